@@ -1,4 +1,4 @@
-/* The thread that takes cold chunks to the spill's file while memory is short. */
+/* The thread that takes cold chunks to the spill's file while memory is short, and live rows out of those that are mostly dead there. */
 #include "reverie/spill.h"
 
 #include <errno.h>
@@ -19,6 +19,9 @@
 enum {
   AT_ONCE = 64, /* chunks, and */
   AT_ONCE_BYTES = 1 << 20,
+  MOVED_BYTES = 1 << 20, /* out of the file, until memory is looked at again, */
+  MOVED_PART =
+      2,      /* and of what goes to it: rows that go in no order are moved 0.7 times, once they are there, for each that comes */
   BARREN = 16 /* rounds, each of which looks at other chunks, until it is said that nothing is left */
 };
 #define LOOK_NS INT64_C(5000000)    /* at the memory in use, while that is much */
@@ -35,8 +38,9 @@ struct rv_spill {
   rv_mutex lock; /* guards `stopping` */
   rv_cond changed;
   bool stopping;
-  bool failed;     /* the last write: the log was told */
-  unsigned barren; /* rounds in a row in which nothing could be moved */
+  bool failed;        /* the last write: the log was told */
+  size_t first_table; /* in which rows are moved, as a count of rounds */
+  unsigned barren;    /* rounds in a row in which nothing could be moved */
 };
 
 /* It begins with a quarter of the limit left, and goes on until there is a little more: inserts wait with a sixteenth left. */
@@ -66,37 +70,64 @@ static void note_result(rv_spill *spill, int error)
   spill->failed = error != 0;
 }
 
-/* Some of the table's coldest chunks; how many bytes of memory were won. */
+/* Some of the table's coldest chunks; how many bytes of memory were won. Where there is no room for one there may be for another. */
 static size_t spill_some(rv_spill *spill, rv_table *table)
 {
   rv_cold cold[AT_ONCE];
-  size_t n = rv_table_take_cold(table, cold, AT_ONCE, AT_ONCE_BYTES);
+  size_t n = rv_table_take_cold(table, cold, AT_ONCE, AT_ONCE_BYTES), put = 0;
   int error = 0;
-  for (size_t i = 0; i < n && error == 0; i++) {
+  for (size_t i = 0; i < n && (error == 0 || error == ENOSPC); i++) {
     cold[i].place = rv_spill_file_put(spill->file, cold[i].bytes, cold[i].size);
-    if (cold[i].place == NULL) error = errno;
+    if (cold[i].place != NULL)
+      put++;
+    else
+      error = errno;
   }
-  if (n > 0) note_result(spill, error);
+  if (n > 0) note_result(spill, put > 0 ? 0 : error);
   return rv_table_move_cold(table, cold, n);
 }
 
-/* A round of all tables; false: nothing could be won. */
-static bool spill_round(rv_spill *spill)
+/* A round of all tables; 0: nothing could be won. */
+static size_t spill_round(rv_spill *spill)
 {
   size_t won = 0;
   for (size_t i = 0; i < rv_store_num_tables(spill->store) && !is_enough(spill->memory); i++)
     won += spill_some(spill, rv_store_table(spill->store, i));
+  return won;
+}
+
+/* What is dead in the file is its room for more: that of chunks which are mostly so, where there are many, or any at all where it is full. How many
+ * bytes were moved, at most a little more than `most`; 0: nothing is to be done. */
+static size_t compact_some(rv_spill *spill, size_t most)
+{
+  const size_t n = rv_store_num_tables(spill->store);
+  size_t moved = 0;
+  for (size_t i = 0; i < n && moved < most && !is_stopping(spill); i++)
+    moved += rv_table_compact_spilled(rv_store_table(spill->store, (spill->first_table + i) % n), most - moved, spill->failed);
+  spill->first_table++;
+  return moved;
+}
+
+/* What is moved takes memory until it goes to the file again, so less is moved than what goes. */
+static bool make_room(rv_spill *spill)
+{
+  size_t won = 1;
+  while (won > 0 && !is_enough(spill->memory) && !is_stopping(spill)) {
+    won = spill_round(spill);
+    compact_some(spill, won / MOVED_PART);
+  }
+  spill->barren = won > 0 || spill->failed ? 0 : spill->barren + (spill->barren < BARREN);
+  atomic_store_explicit(&spill->memory->all_spilled, spill->barren == BARREN, memory_order_relaxed);
   return won > 0;
 }
 
+/* How long to wait before the next time. */
 static int64_t work(rv_spill *spill)
 {
-  if (!is_much(spill->memory)) return rv_memory_used(spill->memory) > rv_memory_limit(spill->memory) / 2 ? LOOK_NS : REST_NS;
-  bool won = true;
-  while (won && !is_enough(spill->memory) && !is_stopping(spill)) won = spill_round(spill);
-  spill->barren = won || spill->failed ? 0 : spill->barren + (spill->barren < BARREN);
-  atomic_store_explicit(&spill->memory->all_spilled, spill->barren == BARREN, memory_order_relaxed);
-  return !won && spill->failed ? RETRY_NS : LOOK_NS;
+  const bool much = is_much(spill->memory), won = !much || make_room(spill);
+  if ((spill->failed || !is_much(spill->memory)) && compact_some(spill, MOVED_BYTES) > 0) return 0;
+  if (!won && spill->failed) return RETRY_NS;
+  return much || rv_memory_used(spill->memory) > rv_memory_limit(spill->memory) / 2 ? LOOK_NS : REST_NS;
 }
 
 static void *run(void *argument)
@@ -107,7 +138,7 @@ static void *run(void *argument)
     rv_mutex_unlock(&spill->lock);
     int64_t pause_ns = work(spill);
     rv_mutex_lock(&spill->lock);
-    if (!spill->stopping) rv_cond_wait_for(&spill->changed, &spill->lock, pause_ns);
+    if (!spill->stopping && pause_ns > 0) rv_cond_wait_for(&spill->changed, &spill->lock, pause_ns);
   }
   rv_mutex_unlock(&spill->lock);
   return NULL;

@@ -13,27 +13,27 @@
 
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/maker.h"
+#include "persist/ranges.h"
 
-enum { ALIGNMENT = 16 };
+enum { ALIGNMENT = RV_RANGE_UNIT };
 
 struct rv_spill_file {
   atomic_size_t refs; /* the owner's, and each place's */
+  rv_maker maker;     /* whose places they are */
   int fd;
   uint8_t *base; /* all of it is mapped, also what is not written yet */
-  size_t num_pieces;
+  size_t max_bytes;
   atomic_size_t used;
-  /* the owner's */
-  size_t current, fill; /* the piece that places are cut from; fill 0: none */
-  rv_mutex lock;        /* guards the rest */
-  uint32_t *places;     /* in use, by piece */
-  size_t *idle;         /* pieces that were used and are not */
-  size_t num_idle, num_begun;
+  size_t written; /* the owner's: the end of what the disk has room for */
+  rv_mutex lock;  /* guards the rest */
+  rv_ranges ranges;
 };
 
 typedef struct place {
   rv_buf buf;
   rv_spill_file *file;
-  size_t first, count; /* pieces */
+  rv_range *range;
 } place;
 
 /* ---- the file ---- */
@@ -55,11 +55,11 @@ static int make_file(const char *directory)
 
 static void destroy(rv_spill_file *file)
 {
-  if (file->base != MAP_FAILED) munmap(file->base, file->num_pieces * RV_SPILL_PIECE);
+  if (file->base != MAP_FAILED) munmap(file->base, file->max_bytes);
   if (file->fd >= 0) close(file->fd);
+  if (rv_maker_is_this_process(&file->maker)) rv_ranges_fini(&file->ranges); /* as below */
   rv_mutex_fini(&file->lock);
-  free(file->places);
-  free(file->idle);
+  rv_maker_fini(&file->maker);
   free(file);
 }
 
@@ -101,23 +101,22 @@ rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file
   atomic_init(&file->used, 0);
   rv_mutex_init(&file->lock, RV_RANK_WAIT, "spill file");
   file->fd = -1;
+  rv_maker_init(&file->maker);
   file->base = MAP_FAILED;
-  file->num_pieces = max_bytes / RV_SPILL_PIECE;
-  file->places = calloc(file->num_pieces + 1, sizeof *file->places);
-  file->idle = malloc((file->num_pieces + 1) * sizeof *file->idle);
-  rv_code code = file->places == NULL || file->idle == NULL ? rv_fail_memory(err, file->num_pieces * sizeof *file->idle) : RV_OK;
+  file->max_bytes = max_bytes / RV_SPILL_PIECE * RV_SPILL_PIECE;
+  rv_ranges_init(&file->ranges, file->max_bytes, RV_SPILL_PIECE);
   const char *what = not_made;
-  if (code == RV_OK) file->fd = make_file(directory);
+  file->fd = make_file(directory);
   if (file->fd >= 0) {
     what = "a file there cannot be mapped";
-    file->base = mmap(NULL, file->num_pieces * RV_SPILL_PIECE, PROT_READ, MAP_SHARED | MAP_NORESERVE, file->fd, 0);
+    file->base = mmap(NULL, file->max_bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file->fd, 0);
   }
-  if (code == RV_OK && file->base == MAP_FAILED) code = fail_there(directory, what, errno, err);
-  if (code != RV_OK) {
+  if (file->base == MAP_FAILED) {
+    rv_code code = fail_there(directory, what, errno, err);
     destroy(file);
     return code;
   }
-  madvise(file->base, file->num_pieces * RV_SPILL_PIECE, MADV_RANDOM); /* samples come from everywhere */
+  madvise(file->base, file->max_bytes, MADV_RANDOM); /* samples come from everywhere */
   *out = file;
   return RV_OK;
 }
@@ -129,96 +128,28 @@ static void unref(rv_spill_file *file)
 
 /* ---- places ---- */
 
-static void leave(rv_spill_file *file, size_t first, size_t count)
-{
-  rv_mutex_lock(&file->lock);
-  for (size_t i = first; i < first + count; i++)
-    if (--file->places[i] == 0) file->idle[file->num_idle++] = i;
-  rv_mutex_unlock(&file->lock);
-}
-
 void rv_spill_file_close(rv_spill_file *file)
 {
-  if (file == NULL) return;
-  if (file->fill > 0) leave(file, file->current, 1);
-  unref(file);
+  if (file != NULL) unref(file);
+}
+
+static void leave(rv_spill_file *file, rv_range *range)
+{
+  rv_mutex_lock(&file->lock);
+  rv_ranges_give(&file->ranges, range);
+  rv_mutex_unlock(&file->lock);
 }
 
 static void release(rv_buf *buf)
 {
   place *of = (place *)buf;
   rv_spill_file *file = of->file;
-  atomic_fetch_sub_explicit(&file->used, buf->size, memory_order_relaxed);
-  leave(file, of->first, of->count);
+  if (rv_maker_is_this_process(&file->maker)) { /* not a child that was forked, perhaps while another thread had the lock */
+    atomic_fetch_sub_explicit(&file->used, buf->size, memory_order_relaxed);
+    leave(file, of->range);
+  }
   free(of);
   unref(file);
-}
-
-/* Pieces in a row, each in use once; under the lock. */
-static bool take_pieces(rv_spill_file *file, size_t count, size_t *first)
-{
-  if (count == 1 && file->num_idle > 0) {
-    *first = file->idle[--file->num_idle];
-  } else if (file->num_pieces - file->num_begun >= count) {
-    *first = file->num_begun;
-    file->num_begun += count;
-  } else {
-    return false;
-  }
-  for (size_t i = *first; i < *first + count; i++) file->places[i]++;
-  return true;
-}
-
-/* Many pieces lie side by side only behind all others, or where such were before: those that are idle are sorted out of the list. */
-static bool take_row(rv_spill_file *file, size_t count, size_t *first)
-{
-  if (take_pieces(file, count, first)) return true;
-  size_t run = 0;
-  for (size_t i = 0; i < file->num_begun; i++) {
-    run = file->places[i] == 0 ? run + 1 : 0;
-    if (run < count) continue;
-    *first = i + 1 - count;
-    size_t left = 0;
-    for (size_t k = 0; k < file->num_idle; k++)
-      if (file->idle[k] < *first || file->idle[k] > i) file->idle[left++] = file->idle[k];
-    file->num_idle = left;
-    for (size_t k = *first; k <= i; k++) file->places[k]++;
-    return true;
-  }
-  return false;
-}
-
-/* Where so many bytes go: a place in the current piece, a new one, or pieces of their own. */
-static bool find_place(rv_spill_file *file, const uint8_t *bytes, size_t size, place *of, size_t *offset)
-{
-  size_t skew = (uintptr_t)bytes % ALIGNMENT;
-  if (size > RV_SPILL_PIECE - ALIGNMENT) {
-    of->count = (size + skew + RV_SPILL_PIECE - 1) / RV_SPILL_PIECE;
-    rv_mutex_lock(&file->lock);
-    bool found = take_row(file, of->count, &of->first);
-    rv_mutex_unlock(&file->lock);
-    *offset = of->first * RV_SPILL_PIECE + skew;
-    return found;
-  }
-  size_t at = (file->fill + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + skew;
-  if (file->fill == 0 || at + size > RV_SPILL_PIECE) {
-    size_t next;
-    rv_mutex_lock(&file->lock);
-    bool found = take_pieces(file, 1, &next);
-    rv_mutex_unlock(&file->lock);
-    if (!found) return false;
-    if (file->fill > 0) leave(file, file->current, 1);
-    file->current = next;
-    at = skew;
-  }
-  file->fill = at + size;
-  of->first = file->current;
-  of->count = 1;
-  rv_mutex_lock(&file->lock);
-  file->places[of->first]++;
-  rv_mutex_unlock(&file->lock);
-  *offset = file->current * RV_SPILL_PIECE + at;
-  return true;
 }
 
 static bool write_all(int fd, const uint8_t *bytes, size_t size, size_t offset)
@@ -234,27 +165,54 @@ static bool write_all(int fd, const uint8_t *bytes, size_t size, size_t offset)
   return true;
 }
 
+/* NULL, with errno. */
+static rv_range *take_and_write(rv_spill_file *file, const uint8_t *bytes, size_t size, size_t skew)
+{
+  rv_mutex_lock(&file->lock);
+  rv_range *range = rv_ranges_take(&file->ranges, size + skew);
+  int error = errno;
+  rv_mutex_unlock(&file->lock);
+  if (range != NULL) {
+    if (write_all(file->fd, bytes, size, range->begin + skew)) return range;
+    error = errno;
+    leave(file, range);
+  }
+  errno = error;
+  return NULL;
+}
+
+/* What the file has room for already, where the disk has none for more. */
+static rv_range *put_below(rv_spill_file *file, const uint8_t *bytes, size_t size, size_t skew)
+{
+  rv_mutex_lock(&file->lock);
+  size_t limit = file->ranges.limit;
+  rv_ranges_cut(&file->ranges, file->written);
+  file->ranges.limit = file->ranges.end;
+  rv_mutex_unlock(&file->lock);
+  rv_range *range = take_and_write(file, bytes, size, skew);
+  file->ranges.limit = limit; /* which only the owner looks at; there may be room another time */
+  return range;
+}
+
 rv_buf *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size)
 {
+  size_t skew = (uintptr_t)bytes % ALIGNMENT;
   place *of = malloc(sizeof *of);
-  size_t offset;
   if (of == NULL) {
     errno = ENOMEM;
     return NULL;
   }
-  if (!find_place(file, bytes, size, of, &offset)) {
-    free(of);
-    errno = ENOSPC;
-    return NULL;
-  }
-  if (!write_all(file->fd, bytes, size, offset)) {
+  of->range = take_and_write(file, bytes, size, skew);
+  if (of->range == NULL && errno == ENOSPC) of->range = put_below(file, bytes, size, skew);
+  if (of->range == NULL) {
     int error = errno;
-    leave(file, of->first, of->count);
     free(of);
     errno = error;
     return NULL;
   }
-  of->buf = (rv_buf){.size = size, .capacity = size, .release = release, .data = file->base + offset};
+  size_t begin = of->range->begin + skew;
+  if (begin + size > file->written) file->written = begin + size;
+  of->buf = (rv_buf){.size = size, .capacity = size, .release = release, .data = file->base + begin};
   atomic_init(&of->buf.refs, 1);
   of->file = file;
   atomic_fetch_add_explicit(&file->refs, 1, memory_order_relaxed);

@@ -1,7 +1,7 @@
 /* One file without a name, mapped whole: places in it are handed out, and used again when what lay there is gone.
  *
- * Places are cut from pieces of RV_SPILL_PIECE bytes, one after another; a piece is used again when nothing in it is in use. A place is an
- * rv_buf; the file stays until its owner has closed it and the last of them has gone. */
+ * It grows by RV_SPILL_PIECE bytes, and is written in order as far as it can be (ranges.h). A place is an rv_buf; the file stays until its owner
+ * has closed it and the last of them has gone. */
 #ifndef RV_PERSIST_SPILL_FILE_H
 #define RV_PERSIST_SPILL_FILE_H
 
@@ -16,8 +16,8 @@ rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file
 /* Whether a file could be made there, as far as that can be seen without making one. */
 rv_code rv_spill_file_check(const char *directory, rv_error *err);
 void rv_spill_file_close(rv_spill_file *file);
-/* Writes the bytes to a place, which lies as they do with regard to 16 bytes. NULL, with errno: ENOSPC where all pieces are in use, or what
- * the system says. One thread at a time. */
+/* Writes the bytes to a place, which lies as they do with regard to 16 bytes. NULL, with errno: ENOSPC where max_bytes or the disk leaves no room
+ * for them, which there may be for fewer bytes, or what the system says. One thread at a time. */
 rv_buf *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size);
 size_t rv_spill_file_used(const rv_spill_file *file); /* bytes of places in use */
 

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "persist/spill_file.h"
+#include "store/audit_testing.h"
 #include "store/chunk_parts.h"
 #include "store/cold.h"
 #include "store/memory.h"
-#include "store/testing.h"
 
 enum { MIB = 1 << 20, LIMIT = 4 * MIB, ROWS = 16, WIDTH = 1024, PAYLOAD = ROWS * WIDTH };
 
@@ -26,17 +26,22 @@ typedef struct world {
   rv_spill *spill;
 } world;
 
-static world world_of(int64_t max_size, const char *path, size_t max_bytes)
+static world world_of_table(const rv_table_config *config, const char *path, size_t max_bytes)
 {
   rv_error err;
   world w = {.store = NULL};
-  rv_table_config config = rv_table_config_default("replay", max_size);
-  rv_store_config store = {.size = sizeof store, .tables = &config, .num_tables = 1, .memory_limit = LIMIT};
+  rv_store_config store = {.size = sizeof store, .tables = config, .num_tables = 1, .memory_limit = LIMIT};
   must(rv_store_new(&store, &w.store, &err), &err);
   w.table = rv_store_table(w.store, 0);
   rv_spill_config spill = {.size = sizeof spill, .path = path, .max_bytes = max_bytes};
   must(rv_spill_new(&spill, w.store, &w.spill, &err), &err);
   return w;
+}
+
+static world world_of(int64_t max_size, const char *path, size_t max_bytes)
+{
+  rv_table_config config = rv_table_config_default("replay", max_size);
+  return world_of_table(&config, path, max_bytes);
 }
 
 static void end_world(world *w)
@@ -407,6 +412,16 @@ static void who_waits_after_the_spill_ended_hears_of_memory_alone(void **state)
   end_world(&w);
 }
 
+static void insert_rows(world *w, const rv_tensor *column)
+{
+  rv_rows rows = {.columns = column, .num_columns = 1, .n = (size_t)column->shape[0]};
+  offer o; /* for its counter */
+  atomic_init(&o.completed, 0);
+  rows.waiter = (rv_waiter){.complete = on_complete, .context = &o, .deadline_ns = INT64_MAX};
+  if (rv_table_insert_rows(w->table, &rows) == RV_SUBMIT_PENDING) wait_for(w, &o, true);
+  assert_int_equal(rows.waiter.code, RV_OK);
+}
+
 static void rows_and_resets_go_on_with_a_spill(void **state)
 {
   (void)state;
@@ -419,12 +434,7 @@ static void rows_and_resets_go_on_with_a_spill(void **state)
   for (int round = 0; round < 2; round++) {
     for (int i = 0; i < 3 * LIMIT / (N * BYTES); i++) {
       for (size_t k = 0; k < N; k++) memset(bytes + k * BYTES, i + (int)k, BYTES);
-      rv_rows rows = {.columns = &column, .num_columns = 1, .n = N};
-      offer o; /* for its counter */
-      atomic_init(&o.completed, 0);
-      rows.waiter = (rv_waiter){.complete = on_complete, .context = &o, .deadline_ns = INT64_MAX};
-      if (rv_table_insert_rows(w.table, &rows) == RV_SUBMIT_PENDING) wait_for(&w, &o, true);
-      assert_int_equal(rows.waiter.code, RV_OK);
+      insert_rows(&w, &column);
     }
     assert_true(memory_of(&w).spilled_bytes > 0);
     rv_draw draws[32];
@@ -439,6 +449,83 @@ static void rows_and_resets_go_on_with_a_spill(void **state)
     rv_draws_release(draws, ask.count);
     must(rv_table_reset(w.table, &err), &err);
   }
+  end_world(&w);
+}
+
+/* Items go by chance, so that of each chunk some stay for long. */
+static world world_in_no_order(int64_t max_size, size_t max_bytes)
+{
+  rv_table_config config = rv_table_config_default("replay", max_size);
+  config.remover = (rv_selector_config){.kind = RV_SELECTOR_UNIFORM};
+  return world_of_table(&config, "/tmp", max_bytes);
+}
+
+static void rows_that_go_in_no_order_need_twice_their_room(void **state)
+{
+  (void)state;
+  enum { N = 32, BYTES = 1024, LIVE = 4 * LIMIT, FITS = 2 * LIVE, GENERATIONS = 8 };
+  world w = world_in_no_order(LIVE / BYTES, FITS);
+  static uint8_t bytes[N * BYTES];
+  const int64_t shape[] = {N, BYTES};
+  rv_tensor column = {.dtype = RV_UINT8, .rank = 2, .shape = shape, .data = bytes};
+  for (uint64_t i = 0; i < (uint64_t)GENERATIONS * LIVE / (N * BYTES); i++) {
+    for (size_t k = 0; k < N; k++) memset(bytes + k * BYTES, byte_of(i, k), BYTES);
+    insert_rows(&w, &column);
+    assert_true(memory_of(&w).spilled_bytes <= FITS);
+  }
+  rv_error err;
+  rv_draw draws[256];
+  rv_sampling ask = {.want = 256, .draws = draws};
+  ask.waiter.deadline_ns = INT64_MAX;
+  assert_int_equal(rv_table_sample(w.table, &ask), RV_SUBMIT_DONE);
+  for (size_t i = 0; i < ask.count; i++) {
+    static uint8_t row[BYTES];
+    must(rv_draw_copy_column(&draws[i], 0, row, &err), &err);
+    for (size_t k = 1; k < BYTES; k++) assert_int_equal(row[k], row[0]);
+  }
+  rv_draws_release(draws, ask.count);
+  rv_spill_free(w.spill);
+  w.spill = NULL;
+  audit_holds(w.table);
+  end_world(&w);
+}
+
+/* An item over one row of the chunk. */
+static void insert_row(world *w, rv_chunk *chunk, uint64_t key, int32_t row)
+{
+  offer o = {.insert = {.key = key, .priority = 1, .trajectory = trajectory_of(w->store, chunk, row, 1)}};
+  atomic_init(&o.completed, 0);
+  o.insert.waiter = (rv_waiter){.complete = on_complete, .context = &o, .deadline_ns = INT64_MAX};
+  if (rv_table_insert(w->table, &o.insert) == RV_SUBMIT_PENDING) wait_for(w, &o, false);
+  assert_int_equal(o.insert.waiter.code, RV_OK);
+  rv_trajectory_unref(o.insert.trajectory);
+}
+
+static void rows_of_others_chunks_do_too(void **state)
+{
+  (void)state;
+  enum { LIVE = 4 * LIMIT, FITS = 2 * LIVE, GENERATIONS = 6 };
+  world w = world_in_no_order(LIVE / WIDTH, FITS);
+  for (uint64_t i = 1; i < (uint64_t)GENERATIONS * LIVE / PAYLOAD; i++) {
+    rv_chunk *chunk = i % 2 == 0 ? segment_chunk(i) : wire_chunk(i, false);
+    for (int32_t row = 0; row < ROWS; row++) insert_row(&w, chunk, i * ROWS + (uint64_t)row, row);
+    rv_chunk_unref(chunk);
+    assert_true(memory_of(&w).spilled_bytes <= FITS);
+  }
+  rv_error err;
+  rv_draw draws[256];
+  rv_sampling ask = {.want = 256, .draws = draws};
+  ask.waiter.deadline_ns = INT64_MAX;
+  assert_int_equal(rv_table_sample(w.table, &ask), RV_SUBMIT_DONE);
+  for (size_t i = 0; i < ask.count; i++) {
+    static uint8_t row[WIDTH];
+    must(rv_draw_copy_column(&draws[i], 0, row, &err), &err);
+    for (size_t k = 0; k < WIDTH; k++) assert_int_equal(row[k], byte_of(draws[i].key / ROWS, draws[i].key % ROWS));
+  }
+  rv_draws_release(draws, ask.count);
+  rv_spill_free(w.spill);
+  w.spill = NULL;
+  audit_holds(w.table);
   end_world(&w);
 }
 
@@ -584,6 +671,8 @@ int main(void)
       cmocka_unit_test(what_cannot_go_to_the_file_is_told_to_who_waits),
       cmocka_unit_test(who_waits_after_the_spill_ended_hears_of_memory_alone),
       cmocka_unit_test(rows_and_resets_go_on_with_a_spill),
+      cmocka_unit_test(rows_that_go_in_no_order_need_twice_their_room),
+      cmocka_unit_test(rows_of_others_chunks_do_too),
       cmocka_unit_test(what_is_held_while_others_move_reads_as_before),
       cmocka_unit_test(a_directory_that_is_not_there_and_a_store_without_a_limit_are_refused),
       cmocka_unit_test(places_hold_what_was_put_there_until_they_are_let_go),

@@ -37,7 +37,8 @@ static inline size_t audit_rows(const rv_books *books, const rv_hold *hold, size
 static inline void audit_holds(rv_table *table)
 {
   const rv_books *books = &table->books;
-  size_t present = 0, memory = 0, open = 0, num_sparse = 0, sparse_memory = 0, num_episodes = 0;
+  size_t present = 0, memory = 0, spilled = 0, open = 0, num_episodes = 0;
+  rv_sparse_holds sparse[2] = {{.num = 0}}; /* [1]: that lie elsewhere */
   uint64_t episodes[AUDITED_MAX];
   bool of_items[AUDITED_MAX] = {false};
   for (uint32_t i = 0; i < books->num_holds; i++) {
@@ -55,10 +56,12 @@ static inline void audit_holds(rv_table *table)
     assert_ptr_equal(rv_books_find_hold(books, hold->chunk), hold);
     present++;
     memory += hold->memory;
+    const bool elsewhere = rv_chunk_is_spilled(hold->chunk);
+    if (elsewhere) spilled += hold->memory;
     if (hold->open) open += hold->memory;
     if (!rv_list_empty(&hold->sparse)) {
-      num_sparse++;
-      sparse_memory += hold->memory;
+      sparse[elsewhere].num++;
+      sparse[elsewhere].memory += hold->memory;
     }
     size_t e = 0;
     while (e < num_episodes && episodes[e] != hold->chunk->meta.episode_id) e++;
@@ -70,8 +73,11 @@ static inline void audit_holds(rv_table *table)
   assert_int_equal(books->present_holds, present);
   assert_int_equal(books->chunk_memory, memory);
   assert_int_equal(books->open_memory, open);
-  assert_int_equal(books->num_sparse, num_sparse);
-  assert_int_equal(books->sparse_memory, sparse_memory);
+  assert_int_equal(books->spilled_memory, spilled);
+  assert_int_equal(books->sparse.num, sparse[0].num);
+  assert_int_equal(books->sparse.memory, sparse[0].memory);
+  assert_int_equal(books->spilled_sparse.num, sparse[1].num);
+  assert_int_equal(books->spilled_sparse.memory, sparse[1].memory);
   assert_int_equal(books->episodes.count, num_episodes);
   size_t shown = 0;
   for (size_t e = 0; e < num_episodes; e++) shown += of_items[e];

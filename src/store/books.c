@@ -31,7 +31,8 @@ void rv_books_init(rv_books *books, rv_memory *memory, uint64_t epoch, int64_t m
   rv_map_init(&books->layouts, seeds[5]);
   rv_segarray_init(&books->holds, sizeof(rv_hold *), 0, 1);
   books->free_hold = RV_NO_SLOT;
-  rv_list_init(&books->sparse);
+  rv_list_init(&books->sparse.list);
+  rv_list_init(&books->spilled_sparse.list);
   rv_list_init(&books->cold);
   for (size_t i = 0; i < RV_SIZE_CLASSES; i++) rv_list_init(&books->placed[i]);
 }

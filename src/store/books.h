@@ -33,7 +33,7 @@ typedef struct rv_hold {
   uint32_t num_loose;
   uint32_t drawn;       /* references to the chunk that a step under way still owes */
   rv_link loose;        /* of rv_loose_link */
-  rv_link sparse;       /* in rv_books.sparse, or by itself */
+  rv_link sparse;       /* in rv_books.sparse or .spilled_sparse, or by itself */
   rv_link cold;         /* in rv_books.cold, or by itself */
   rv_link placed;       /* in one of rv_books.placed, or by itself */
   int64_t live_rows;    /* sum over items of the rows they reach; rows that several reach count for each */
@@ -43,6 +43,13 @@ typedef struct rv_hold {
   bool own;             /* the table made it */
   struct rv_hold *next_garbage;
 } rv_hold;
+
+/* Holds that are worth compacting. */
+typedef struct rv_sparse_holds {
+  rv_link list;
+  size_t num;
+  size_t memory; /* of their chunks */
+} rv_sparse_holds;
 
 typedef struct rv_loose_link {
   rv_link link; /* in the hold's list */
@@ -106,15 +113,15 @@ typedef struct rv_books {
   uint32_t num_loose;  /* items */
   size_t loose_memory; /* theirs */
   bool oldest_first;   /* the remover takes the oldest item: what is partly dead mostly dies by itself soon */
-  rv_link sparse;
-  rv_link cold; /* holds in the order in which they were taken, where `keeps_cold` (cold.h) */
+  rv_sparse_holds sparse;
+  rv_sparse_holds spilled_sparse; /* those whose chunks lie elsewhere (cold.h) */
+  rv_link cold;                   /* holds in the order in which they were taken, where `keeps_cold` (cold.h) */
   bool keeps_cold;
+  size_t spilled_memory; /* part of chunk_memory: of chunks that lie elsewhere */
   /* Open holds whose segments their writers fill (placed.h), and may go on filling when they are closed, by size (open.c). Where a list's bit is
    * not set it is empty. */
   rv_link placed[RV_SIZE_CLASSES];
   uint64_t placed_some[RV_SIZE_CLASSES / 64];
-  size_t num_sparse;
-  size_t sparse_memory; /* of their chunks */
   uint32_t
       recent[RV_RECENT_HOLDS]; /* a ring of indices: chunks that came from elsewhere, not yet looked at for rows no item wants */
   uint32_t next_recent;
@@ -240,12 +247,8 @@ static inline void rv_books_note_sparse(rv_books *books, rv_hold *hold)
   rv_books_add_sparse(books, hold);
 }
 void rv_books_forget_sparse(rv_books *books, rv_hold *hold);
-/* It is not compacted, however few of its rows live. */
-static inline void rv_books_leave_alone(rv_books *books, rv_hold *hold)
-{
-  hold->sparse_below = 0;
-  rv_books_forget_sparse(books, hold);
-}
+/* Its chunk, which is in none of the lists, lies elsewhere now. */
+void rv_books_note_spilled(rv_books *books, rv_hold *hold);
 static inline void rv_books_note_cold(rv_books *books, rv_hold *hold)
 {
   if (books->keeps_cold && rv_list_empty(&hold->cold) && !rv_chunk_is_spilled(hold->chunk))
@@ -255,8 +258,13 @@ static inline void rv_books_note_cold(rv_books *books, rv_hold *hold)
  * themselves. */
 static inline bool rv_books_are_sparse(const rv_books *books, size_t large)
 {
-  return books->num_sparse > 0 && (books->num_sparse > 1 || books->sparse_memory > large) &&
-         books->sparse_memory >= books->chunk_memory / (books->oldest_first ? 8 : 16);
+  return books->sparse.num > 0 && (books->sparse.num > 1 || books->sparse.memory > large) &&
+         books->sparse.memory >= books->chunk_memory / (books->oldest_first ? 8 : 16);
+}
+/* Of those that lie elsewhere an eighth may be so: to compact them they are read. */
+static inline bool rv_books_spilled_are_sparse(const rv_books *books)
+{
+  return books->spilled_sparse.num > 1 && books->spilled_sparse.memory >= books->spilled_memory / 8;
 }
 
 /* ---- looking ---- */

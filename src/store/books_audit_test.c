@@ -640,6 +640,7 @@ static void spill(world *w, size_t t)
     cold[i].place->size = cold[i].size;
   }
   rv_table_move_cold(w->tables[t], cold, n);
+  if (below(w, 3) == 0) rv_table_compact_spilled(w->tables[t], 1 + below(w, 100000), below(w, 2) == 0);
 }
 
 static void hold_draw(world *w, size_t t)

@@ -1,6 +1,8 @@
 #include "store/chunk.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/refs.h"
@@ -195,6 +197,15 @@ void rv_chunk_count(rv_chunk *chunk, rv_memory *memory)
 bool rv_chunk_is_spilled(const rv_chunk *chunk)
 {
   return chunk->spilled > 0;
+}
+
+void rv_chunk_ask_for_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count)
+{
+  const rv_lane *lane = &chunk->lanes[column];
+  if (lane->base == NULL || count <= 0) return;
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)(lane->base + (size_t)first * lane->stride);
+  const uintptr_t end = begin + (size_t)(count - 1) * lane->stride + lane->row_bytes, from = begin / page * page;
+  madvise((void *)from, end - from, MADV_WILLNEED);
 }
 
 bool rv_chunk_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size)

@@ -74,10 +74,11 @@ size_t rv_table_move_cold(rv_table *table, rv_cold *cold, size_t n)
         old[i - begin].buf = cold[i].place;
         continue;
       }
+      rv_list_remove(&hold->cold);
+      rv_books_forget_sparse(&table->books, hold);
       rv_chunk_move(cold[i].chunk, cold[i].place, &old[i - begin]);
       hold->plan = 0; /* where its rows begin is another place now */
-      rv_list_remove(&hold->cold);
-      rv_books_leave_alone(&table->books, hold);
+      rv_books_note_spilled(&table->books, hold);
       won += cold[i].size;
     }
     rv_turn_leave(&turn);

@@ -3,7 +3,7 @@
  * A table that is told to keeps a list of the chunks it holds, the one that it took first at the head: that is the coldest. What moves is
  * a chunk's bytes, to where its mover has written them; its books stay, and its readers see no difference. A chunk moves under the lock
  * of its table, when nobody but the table and the mover refers to it: nobody else can be reading it then, and everybody who comes later
- * comes through the lock. */
+ * comes through the lock. It never moves back; its rows may, when few of them are left (compact.c). */
 #ifndef RV_STORE_COLD_H
 #define RV_STORE_COLD_H
 
@@ -24,6 +24,10 @@ void rv_table_keep_cold(rv_table *table);
 size_t rv_table_take_cold(rv_table *table, rv_cold *cold, size_t most, size_t most_bytes);
 /* Moves those with a place, drops all references, and returns how many bytes of memory were won. */
 size_t rv_table_move_cold(rv_table *table, rv_cold *cold, size_t n);
+/* Live rows move back into memory from chunks that lie elsewhere and are mostly dead, so that these go: a little more than `bytes` of rows,
+ * for which the caller waits where they lie. `at_once`: as soon as there is one such chunk, not only where there are many. How many bytes
+ * were moved; 0: nothing is to be done. */
+size_t rv_table_compact_spilled(rv_table *table, size_t bytes, bool at_once);
 
 /* ---- for the files of chunks ---- */
 
@@ -39,5 +43,7 @@ typedef struct rv_moved {
 } rv_moved;
 void rv_chunk_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old);
 void rv_moved_free(rv_moved *old);
+/* Of one that lies elsewhere: the disk is told to bring these rows, which are in the chunk, if it has not; compressed ones are not asked for. */
+void rv_chunk_ask_for_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count);
 
 #endif

@@ -4,7 +4,7 @@
  * came encoded, when these rows take less than half of its bytes. A few sparse chunks among many are left alone (a table whose oldest items go first always has some, and they
  * die by themselves soon); else items are moved a few at a time. Rows are copied, and decoded where they must be, without the
  * table's lock: the source is held by a reference and never changes, and an item that went or moved in the meantime is left as it
- * is. */
+ * is. Chunks that lie in a spill's file (cold.h) are left to its thread: whoever compacts them waits for the disk. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -30,10 +30,13 @@ typedef struct rv_move {
 } rv_move;
 
 typedef struct rv_compaction {
+  bool of_spilled;
   uint64_t epoch;
   rv_chunk *source; /* one reference */
   rv_chunk *target; /* one reference */
   rv_buf **decoded; /* by column, NULL where rows lie as they are; NULL: all do */
+  bool whole;       /* the source was decoded: worth many stays */
+  size_t bytes;     /* of the rows that move */
   size_t n;
   rv_move moves[ITEMS];
 } rv_compaction;
@@ -61,20 +64,25 @@ static bool suits_target(const rv_hold *target, const rv_hold *hold)
   return are_alike(target, hold) && from.first_step >= to->first_step && from.last_step <= to->last_step;
 }
 
+static rv_sparse_holds *holds_of(rv_table *table, const rv_compaction *work)
+{
+  return work->of_spilled ? &table->books.spilled_sparse : &table->books.sparse;
+}
+
 /* One whose rows may join those in the open target, if there is one. */
-static rv_hold *find_victim(rv_table *table)
+static rv_hold *find_victim(rv_table *table, rv_link *list)
 {
   rv_books *books = &table->books;
   rv_hold *found = NULL;
-  rv_link *link = books->sparse.next;
-  for (size_t tried = 0; tried < VICTIMS_TRIED && link != &books->sparse; tried++) {
+  rv_link *link = list->next;
+  for (size_t tried = 0; tried < VICTIMS_TRIED && link != list; tried++) {
     rv_hold *hold = RV_CONTAINER(link, rv_hold, sparse);
     link = link->next;
     if (hold->live_rows >= hold->sparse_below) { /* items came to it again */
       rv_books_forget_sparse(books, hold);
     } else if (!is_movable(hold)) {
       rv_list_remove(&hold->sparse);
-      rv_list_push_back(&books->sparse, &hold->sparse);
+      rv_list_push_back(list, &hold->sparse);
     } else if (table->compact_into == NULL || suits_target(table->compact_into, hold)) {
       return hold;
     } else if (found == NULL) {
@@ -116,9 +124,8 @@ static size_t row_bytes_of(const rv_chunk *chunk)
 
 /* How many rows the next target has, and the range of their steps: as many as will soon come from this chunk and from those like it,
  * so that no room is kept for rows that never come. */
-static int64_t target_rows(const rv_table *table, const rv_hold *victim, int64_t rows, rv_chunk_meta *meta)
+static int64_t target_rows(const rv_table *table, const rv_link *list, const rv_hold *victim, int64_t rows, rv_chunk_meta *meta)
 {
-  const rv_books *books = &table->books;
   size_t row_bytes = row_bytes_of(victim->chunk), tried = 0;
   if (victim->own) {
     size_t capacity = (size_t)rv_segment_capacity(victim->chunk), share = rv_table_share(table) / (row_bytes + 1);
@@ -126,7 +133,7 @@ static int64_t target_rows(const rv_table *table, const rv_hold *victim, int64_t
     return (int64_t)capacity > rows ? (int64_t)capacity / rows * rows : rows; /* most items have as many */
   }
   int64_t wanted = 0, most = (int64_t)(TARGET_BYTES / (row_bytes + 1)) + 1;
-  RV_LIST_EACH(link, &books->sparse)
+  RV_LIST_EACH(link, list)
   {
     const rv_hold *hold = RV_CONTAINER(link, rv_hold, sparse);
     if (wanted >= most || tried++ == VICTIMS_TRIED) break;
@@ -140,11 +147,11 @@ static int64_t target_rows(const rv_table *table, const rv_hold *victim, int64_t
   return wanted > rows ? wanted : rows;
 }
 
-static rv_code new_target(rv_table *table, const rv_hold *victim, int64_t rows, rv_chunk **out)
+static rv_code new_target(rv_table *table, const rv_link *list, const rv_hold *victim, int64_t rows, rv_chunk **out)
 {
   rv_chunk *source = victim->chunk;
   rv_chunk_meta meta = rv_chunk_load_meta(source);
-  int64_t capacity = target_rows(table, victim, rows > 0 ? rows : 1, &meta);
+  int64_t capacity = target_rows(table, list, victim, rows > 0 ? rows : 1, &meta);
   rv_spec *specs = malloc(source->num_columns * sizeof *specs);
   if (specs == NULL) return RV_RESOURCE_EXHAUSTED;
   for (uint32_t i = 0; i < source->num_columns; i++)
@@ -166,7 +173,7 @@ static rv_code new_target(rv_table *table, const rv_hold *victim, int64_t rows, 
 }
 
 /* Makes sure that there is one with room for `rows` of the victim. */
-static bool open_target(rv_turn *turn, rv_hold *victim, int64_t rows)
+static bool open_target(rv_turn *turn, const rv_link *list, rv_hold *victim, int64_t rows)
 {
   rv_table *table = turn->table;
   rv_hold *hold = table->compact_into;
@@ -177,7 +184,7 @@ static bool open_target(rv_turn *turn, rv_hold *victim, int64_t rows)
     close_full_target(turn);
   else
     close_target(turn);
-  rv_code code = new_target(table, victim, rows, &segment);
+  rv_code code = new_target(table, list, victim, rows, &segment);
   if (code == RV_OK) {
     code = rv_books_hold(&table->books, segment, &hold, NULL);
     rv_chunk_unref(segment);
@@ -190,16 +197,16 @@ static bool open_target(rv_turn *turn, rv_hold *victim, int64_t rows)
   return true;
 }
 
-static bool add_move(rv_turn *turn, rv_compaction *work, rv_hold *victim, rv_move move, size_t *bytes)
+static bool add_move(rv_turn *turn, rv_compaction *work, rv_hold *victim, rv_move move)
 {
   rv_table *table = turn->table;
   size_t size = (size_t)move.rows * row_bytes_of(victim->chunk);
-  if (work->n == ITEMS || (work->n > 0 && *bytes + size > STAY_BYTES)) return false;
+  if (work->n == ITEMS || (work->n > 0 && work->bytes + size > STAY_BYTES)) return false;
   if (work->n > 0 && table->compact_fill + move.rows > rv_segment_capacity(table->compact_into->chunk)) return false;
-  if (work->n == 0 && !open_target(turn, victim, move.rows)) return false;
+  if (work->n == 0 && !open_target(turn, &holds_of(table, work)->list, victim, move.rows)) return false;
   move.to = table->compact_fill;
   table->compact_fill += move.rows;
-  *bytes += size;
+  work->bytes += size;
   work->moves[work->n++] = move;
   return true;
 }
@@ -207,14 +214,13 @@ static bool add_move(rv_turn *turn, rv_compaction *work, rv_hold *victim, rv_mov
 static void choose_items(rv_turn *turn, rv_compaction *work, rv_hold *victim)
 {
   const rv_books *books = &turn->table->books;
-  size_t bytes = 0;
   for (uint32_t slot = victim->first; slot != RV_NO_SLOT; slot = rv_slab_at(&books->slab, slot)->hold_next) {
     const rv_item *item = rv_slab_at(&books->slab, slot);
     rv_move move = {.slot = slot,
                     .sequence = rv_item_sequence(item),
                     .from = item->base_row,
                     .rows = rv_trajectory_box_of(books->templates.entry[item->template_number].trajectory)->span};
-    if (!add_move(turn, work, victim, move, &bytes)) return;
+    if (!add_move(turn, work, victim, move)) return;
   }
   RV_LIST_EACH(link, &victim->loose)
   {
@@ -223,7 +229,7 @@ static void choose_items(rv_turn *turn, rv_compaction *work, rv_hold *victim)
                     .sequence = rv_item_sequence(rv_slab_at(&books->slab, loose->loose->slot)),
                     .from = loose->reach.first,
                     .rows = loose->reach.end - loose->reach.first};
-    if (!add_move(turn, work, victim, move, &bytes)) return;
+    if (!add_move(turn, work, victim, move)) return;
     work->moves[work->n - 1].trajectory = rv_trajectory_ref(loose->loose->trajectory);
   }
 }
@@ -259,9 +265,22 @@ static rv_code copy_encoded(const rv_compaction *work, const rv_move *move)
   return code;
 }
 
+/* From the first to the last that is copied: all together before the first is read. */
+static void ask_for_rows(const rv_compaction *work)
+{
+  int64_t first = INT64_MAX, end = 0;
+  for (size_t i = 0; i < work->n; i++) {
+    const rv_move *move = &work->moves[i];
+    if (move->from < first) first = move->from;
+    if (move->from + move->rows > end) end = move->from + move->rows;
+  }
+  for (uint32_t c = 0; c < work->source->num_columns; c++) rv_chunk_ask_for_rows(work->source, c, first, end - first);
+}
+
 static rv_code copy_rows(rv_compaction *work)
 {
   rv_chunk *source = work->source, *target = work->target;
+  if (work->of_spilled) ask_for_rows(work);
   rv_code code = source->is_segment ? RV_OK : decode_columns(work);
   for (size_t i = 0; i < work->n && code == RV_OK; i++) {
     rv_move *move = &work->moves[i];
@@ -308,7 +327,7 @@ static void wait_longer(rv_table *table)
 {
   if (table->compact_wait < PAUSE_MIN) table->compact_wait = PAUSE_MIN;
   table->compact_pause = table->compact_wait;
-  table->compact_stuck = table->books.num_sparse;
+  table->compact_stuck = table->books.sparse.num;
   if (table->compact_wait < PAUSE) table->compact_wait *= 2;
 }
 
@@ -327,23 +346,23 @@ static void give_up(rv_table *table, const rv_chunk *source)
   rv_books_forget_sparse(&table->books, hold);
 }
 
-/* Under the lock: false, there is nothing to do. */
+/* Under the lock: false, nothing can be done. Whoever compacts what lies in a file comes again when he likes. */
 static bool choose(rv_turn *turn, rv_compaction *work)
 {
   rv_table *table = turn->table;
-  if (!rv_table_is_sparse(table) || table->compacting) return false;
-  rv_hold *victim = find_victim(table);
+  if (table->compacting) return false;
+  rv_hold *victim = find_victim(table, &holds_of(table, work)->list);
   if (victim == NULL) {
-    wait_longer(table);
+    if (!work->of_spilled) wait_longer(table);
     return false;
   }
   choose_items(turn, work, victim);
   if (work->n == 0) {
-    wait_for_memory(table);
+    if (!work->of_spilled) wait_for_memory(table);
     return false;
   }
   table->compacting = true;
-  table->compact_pause = table->compact_wait = 0;
+  if (!work->of_spilled) table->compact_pause = table->compact_wait = 0;
   work->epoch = table->books.epoch;
   work->source = rv_chunk_ref(victim->chunk);
   work->target = rv_chunk_ref(table->compact_into->chunk);
@@ -363,38 +382,65 @@ static rv_code apply(rv_turn *turn, rv_compaction *work, rv_code code)
     const rv_chunk *target = table->compact_into->chunk;
     if (table->compact_fill == rv_segment_capacity(target) || rv_table_is_large(table, target)) close_full_target(turn);
   }
-  if (code == RV_RESOURCE_EXHAUSTED) wait_for_memory(table);
+  if (code == RV_RESOURCE_EXHAUSTED && !work->of_spilled) wait_for_memory(table);
   table->compacting = false;
   return code;
 }
 
-/* How many stays that was worth: a whole chunk decoded is worth many. 0: no more can be done now. */
-static size_t work_once(rv_table *table)
+typedef bool is_due(const rv_table *table);
+
+/* One stay; false: no more can be done now. */
+static bool work_once(rv_table *table, is_due *due, rv_compaction *work)
 {
-  rv_compaction work = {.n = 0};
   rv_turn turn;
   rv_turn_begin(&turn, table);
-  bool chosen = choose(&turn, &work);
+  bool chosen = due(table) && choose(&turn, work);
   rv_turn_leave(&turn);
-  if (!chosen) return 0;
+  if (!chosen) return false;
 
-  rv_code code = copy_rows(&work);
-  size_t worth = work.decoded != NULL ? RV_COMPACT_STAYS : 1;
-  forget_decoded(&work);
+  rv_code code = copy_rows(work);
+  work->whole = work->decoded != NULL;
+  forget_decoded(work);
 
   rv_turn_begin(&turn, table);
-  code = apply(&turn, &work, code);
-  rv_chunk_unref(work.source);
-  rv_chunk_unref(work.target);
+  code = apply(&turn, work, code);
+  rv_chunk_unref(work->source);
+  rv_chunk_unref(work->target);
   rv_turn_leave(&turn);
-  for (size_t i = 0; i < work.n; i++) {
-    rv_trajectory_unref(work.moves[i].trajectory);
-    rv_trajectory_unref(work.moves[i].moved);
+  for (size_t i = 0; i < work->n; i++) {
+    rv_trajectory_unref(work->moves[i].trajectory);
+    rv_trajectory_unref(work->moves[i].moved);
   }
-  return code == RV_RESOURCE_EXHAUSTED ? 0 : worth;
+  return code != RV_RESOURCE_EXHAUSTED;
 }
 
 void rv_table_compact(rv_table *table, size_t stays)
 {
-  for (size_t worth; stays > 0 && (worth = work_once(table)) > 0;) stays -= worth < stays ? worth : stays;
+  while (stays > 0) {
+    rv_compaction work = {.n = 0};
+    if (!work_once(table, rv_table_is_sparse, &work)) return;
+    size_t worth = work.whole ? RV_COMPACT_STAYS : 1;
+    stays -= worth < stays ? worth : stays;
+  }
+}
+
+static bool has_sparse_in_file(const rv_table *table)
+{
+  return table->books.spilled_sparse.num > 0;
+}
+
+static bool has_many_sparse_in_file(const rv_table *table)
+{
+  return rv_books_spilled_are_sparse(&table->books);
+}
+
+size_t rv_table_compact_spilled(rv_table *table, size_t bytes, bool at_once)
+{
+  size_t moved = 0;
+  while (moved < bytes) {
+    rv_compaction work = {.of_spilled = true};
+    if (!work_once(table, at_once ? has_sparse_in_file : has_many_sparse_in_file, &work)) break;
+    moved += work.bytes + 1; /* a row may have none */
+  }
+  return moved;
 }

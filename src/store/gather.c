@@ -2,9 +2,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/copy_ahead.h"
 #include "base/error.h"
@@ -342,15 +340,6 @@ static size_t bytes_of_item(const rv_gathering *g)
 
 /* ---- what lies in a file ---- */
 
-static void ask_for_rows(const rv_chunk *chunk, const rv_slice *slice, int64_t first)
-{
-  const rv_lane *lane = &chunk->lanes[slice->tensor];
-  if (lane->base == NULL || slice->length <= 0) return;
-  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)(lane->base + (size_t)first * lane->stride);
-  const uintptr_t end = begin + (size_t)(slice->length - 1) * lane->stride + lane->row_bytes, from = begin / page * page;
-  madvise((void *)from, end - from, MADV_WILLNEED);
-}
-
 /* Of chunks that have moved to a file (cold.h) all rows are asked for before the first is read, so that the disk has them to do together and
  * each in one piece; what the system has in its cache it only finds there. */
 static void ask_for_cold(const rv_draw *draws, size_t n)
@@ -360,7 +349,8 @@ static void ask_for_cold(const rv_draw *draws, size_t n)
     for (uint32_t k = 0; k < trajectory->num_slices; k++) {
       const rv_slice *slice = &trajectory->slices[k];
       const rv_chunk *chunk = slice->chunk == NULL ? draws[i].chunk : slice->chunk;
-      if (rv_chunk_is_spilled(chunk)) ask_for_rows(chunk, slice, slice->offset + (slice->chunk == NULL ? draws[i].base_row : 0));
+      if (!rv_chunk_is_spilled(chunk)) continue;
+      rv_chunk_ask_for_rows(chunk, slice->tensor, slice->offset + (slice->chunk == NULL ? draws[i].base_row : 0), slice->length);
     }
   }
 }

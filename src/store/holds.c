@@ -25,6 +25,16 @@ static rv_hold **place_at(const rv_books *books, uint32_t index)
   return RV_SEGARRAY_AT(&books->holds, rv_hold *, index);
 }
 
+static bool lies_elsewhere(const rv_books *books, const rv_hold *hold)
+{
+  return books->keeps_cold && rv_chunk_is_spilled(hold->chunk);
+}
+
+static rv_sparse_holds *sparse_holds_of(rv_books *books, const rv_hold *hold)
+{
+  return lies_elsewhere(books, hold) ? &books->spilled_sparse : &books->sparse;
+}
+
 /* Strings may have joined a segment since it was measured. */
 void rv_books_measure(rv_books *books, rv_hold *hold)
 {
@@ -32,7 +42,8 @@ void rv_books_measure(rv_books *books, rv_hold *hold)
   size_t memory = rv_chunk_memory(hold->chunk);
   books->chunk_memory += memory - hold->memory;
   if (hold->open) books->open_memory += memory - hold->memory;
-  if (!rv_list_empty(&hold->sparse)) books->sparse_memory += memory - hold->memory;
+  if (!rv_list_empty(&hold->sparse)) sparse_holds_of(books, hold)->memory += memory - hold->memory;
+  if (lies_elsewhere(books, hold)) books->spilled_memory += memory - hold->memory;
   hold->memory = memory;
 }
 
@@ -144,19 +155,34 @@ static void note_recent(rv_books *books, const rv_hold *hold)
 
 void rv_books_add_sparse(rv_books *books, rv_hold *hold)
 {
-  rv_list_push_back(&books->sparse, &hold->sparse);
-  books->num_sparse++;
-  books->sparse_memory += hold->memory;
+  rv_sparse_holds *holds = sparse_holds_of(books, hold);
+  rv_list_push_back(&holds->list, &hold->sparse);
+  holds->num++;
+  holds->memory += hold->memory;
   atomic_fetch_add_explicit(&hold->chunk->num_sparse, 1, memory_order_relaxed);
 }
 
 void rv_books_forget_sparse(rv_books *books, rv_hold *hold)
 {
   if (rv_list_empty(&hold->sparse)) return;
+  rv_sparse_holds *holds = sparse_holds_of(books, hold);
   rv_list_remove(&hold->sparse);
-  books->num_sparse--;
-  books->sparse_memory -= hold->memory;
+  holds->num--;
+  holds->memory -= hold->memory;
   atomic_fetch_sub_explicit(&hold->chunk->num_sparse, 1, memory_order_relaxed);
+}
+
+/* Where half of the rows have gone one is read and written again for each that is won. */
+static int64_t spilled_sparse_below(const rv_books *books, const rv_chunk *chunk, int64_t below)
+{
+  return chunk->is_segment && !rv_segment_is_joined(chunk) && !books->oldest_first ? below - below / 3 : below;
+}
+
+void rv_books_note_spilled(rv_books *books, rv_hold *hold)
+{
+  books->spilled_memory += hold->memory;
+  hold->sparse_below = spilled_sparse_below(books, hold->chunk, hold->sparse_below);
+  rv_books_note_sparse(books, hold);
 }
 
 /* ---- holding ---- */
@@ -179,7 +205,8 @@ static rv_code add_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_erro
   rv_list_init(&hold->sparse);
   rv_list_init(&hold->cold);
   rv_list_init(&hold->placed);
-  hold->sparse_below = rv_chunk_is_spilled(chunk) ? 0 : sparse_below(books, chunk);
+  hold->sparse_below = sparse_below(books, chunk);
+  if (lies_elsewhere(books, hold)) hold->sparse_below = spilled_sparse_below(books, chunk, hold->sparse_below);
   rv_code code = take_place(books, &hold->index, err);
   if (code != RV_OK) goto no_place;
   code = count_episode(books, chunk->meta.episode_id, err);
@@ -221,6 +248,7 @@ void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage
   books->present_holds--;
   if (uncount_episode(books, hold->chunk->meta.episode_id)) books->episodes_gone++;
   books->chunk_memory -= hold->memory;
+  if (lies_elsewhere(books, hold)) books->spilled_memory -= hold->memory;
   give_place(books, hold->index);
   hold->next_garbage = garbage->holds;
   garbage->holds = hold;

@@ -220,7 +220,7 @@ static inline void rv_turn_end(rv_turn *turn)
 {
   rv_table *table = turn->table;
   /* mostly there is nobody to call, nothing to free, and nothing to compact */
-  if (table->num_events == 0 && table->log == NULL && !table->bounded && table->books.num_sparse <= 1 &&
+  if (table->num_events == 0 && table->log == NULL && !table->bounded && table->books.sparse.num <= 1 &&
       turn->garbage.holds == NULL && turn->garbage.looses == NULL && turn->garbage.chunk == NULL &&
       rv_list_empty(&table->completed))
     rv_mutex_unlock(&table->mutex);
@@ -405,8 +405,8 @@ static inline bool rv_table_is_sparse(const rv_table *table)
 static inline bool rv_table_wants_compaction(rv_table *table)
 {
   if (!rv_table_is_sparse(table) || table->compacting) return false;
-  if (table->compact_pause == 0 || table->books.num_sparse > table->compact_stuck) return true;
-  if (table->books.num_sparse < table->compact_stuck) table->compact_stuck = table->books.num_sparse;
+  if (table->compact_pause == 0 || table->books.sparse.num > table->compact_stuck) return true;
+  if (table->books.sparse.num < table->compact_stuck) table->compact_stuck = table->books.sparse.num;
   table->compact_pause--;
   return false;
 }
