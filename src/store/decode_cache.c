@@ -1,9 +1,10 @@
 /* Decoded columns in the order of their last use, the oldest leaving first. Whoever reads one holds a reference of its own, so
- * that leaving the cache frees nothing under a reader. */
+ * that leaving the cache frees nothing under a reader. A child that was forked, perhaps while another thread had the lock, has no cache. */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/maker.h"
 #include "store/chunk_parts.h"
 
 enum { FREED_AT_ONCE = 16 };
@@ -11,6 +12,7 @@ enum { FREED_AT_ONCE = 16 };
 struct rv_decode_cache {
   atomic_size_t refs;
   size_t max_bytes;
+  rv_maker maker; /* whose it is */
   rv_mutex mutex; /* what follows, and every entry */
   size_t bytes;
   rv_link entries;
@@ -28,6 +30,7 @@ rv_code rv_decode_cache_new(size_t max_bytes, rv_decode_cache **out, rv_error *e
   atomic_init(&cache->refs, 1);
   cache->max_bytes = max_bytes;
   cache->bytes = 0;
+  rv_maker_init(&cache->maker);
   rv_mutex_init(&cache->mutex, RV_RANK_CHUNK, "decode cache");
   rv_list_init(&cache->entries);
   *out = cache;
@@ -44,11 +47,13 @@ void rv_decode_cache_unref(rv_decode_cache *cache)
 {
   if (cache == NULL || atomic_fetch_sub_explicit(&cache->refs, 1, memory_order_acq_rel) != 1) return;
   rv_mutex_fini(&cache->mutex); /* every chunk in it held a reference, so it is empty */
+  rv_maker_fini(&cache->maker);
   free(cache);
 }
 
 rv_buf *rv_decode_cache_get(rv_decode_cache *cache, rv_decoded *entry)
 {
+  if (!rv_maker_is_this_process(&cache->maker)) return NULL;
   rv_mutex_lock(&cache->mutex);
   rv_buf *buf = entry->buf;
   if (buf != NULL) {
@@ -88,7 +93,7 @@ static void make_room(rv_decode_cache *cache, size_t bytes)
 rv_buf *rv_decode_cache_put(rv_decode_cache *cache, rv_decoded *entry, rv_buf *owned_buf)
 {
   size_t bytes = cost(owned_buf);
-  if (bytes > cache->max_bytes) return owned_buf;
+  if (bytes > cache->max_bytes || !rv_maker_is_this_process(&cache->maker)) return owned_buf;
   rv_buf *use = owned_buf;
   rv_mutex_lock(&cache->mutex);
   make_room(cache, bytes);
@@ -107,7 +112,7 @@ rv_buf *rv_decode_cache_put(rv_decode_cache *cache, rv_decoded *entry, rv_buf *o
 
 void rv_decode_cache_forget(rv_decode_cache *cache, rv_decoded *entry)
 {
-  if (!entry->joined) return;
+  if (!entry->joined || !rv_maker_is_this_process(&cache->maker)) return;
   rv_mutex_lock(&cache->mutex);
   rv_buf *buf = entry->buf == NULL ? NULL : take_out(cache, entry);
   rv_mutex_unlock(&cache->mutex);

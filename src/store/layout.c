@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/maker.h"
 #include "base/map.h"
 #include "base/segarray.h"
 #include "store/trajectory_parts.h"
@@ -19,6 +20,7 @@ typedef struct rv_layout_place {
 
 struct rv_layouts {
   atomic_size_t refs;
+  rv_maker maker; /* whose they are */
   uint64_t seed;
   rv_mutex mutex; /* what follows, and the step of a layout's references from 1 to 0 */
   rv_map by_hash; /* to an index of `places` */
@@ -35,6 +37,7 @@ rv_code rv_layouts_new(rv_layouts **out, rv_error *err)
   rv_env_fill(&env, NULL);
   atomic_init(&layouts->refs, 1);
   layouts->seed = rv_entropy64(&env);
+  rv_maker_init(&layouts->maker);
   rv_mutex_init(&layouts->mutex, RV_RANK_CHUNK, "layouts");
   rv_map_init(&layouts->by_hash, rv_entropy64(&env));
   rv_segarray_init(&layouts->places, sizeof(rv_layout_place), 0, 1);
@@ -57,6 +60,7 @@ void rv_layouts_unref(rv_layouts *layouts)
   rv_map_fini(&layouts->by_hash);
   rv_segarray_fini(&layouts->places);
   rv_mutex_fini(&layouts->mutex);
+  rv_maker_fini(&layouts->maker);
   free(layouts);
 }
 
@@ -222,6 +226,7 @@ void rv_layout_unref(rv_layout *layout)
   while (refs > 1)
     if (atomic_compare_exchange_weak_explicit(&layout->refs, &refs, refs - 1, memory_order_acq_rel, memory_order_relaxed)) return;
   rv_layouts *layouts = layout->owner;
+  if (!rv_maker_is_this_process(&layouts->maker)) return; /* a child that was forked, perhaps while another thread had the lock */
   rv_mutex_lock(&layouts->mutex);
   bool last = atomic_fetch_sub_explicit(&layout->refs, 1, memory_order_acq_rel) == 1;
   if (last) remove_layout(layouts, layout);
