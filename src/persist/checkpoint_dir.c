@@ -180,7 +180,7 @@ static void remove_outdated(const char *root, uint32_t keep, rv_code (*remove)(c
       rv_log(
           env, RV_LOG_WARNING,
           "an older checkpoint stays until a later save, with what a journal has since then: somebody reads %s, or a child of a "
-          "process that did lives on",
+          "process that did lives on, or it is the last of another server, which should save to a directory of its own",
           path);
     if (failed && tells)
       rv_log(env, RV_LOG_WARNING, "an older checkpoint stays: %s", path == NULL ? "out of memory" : err.message);

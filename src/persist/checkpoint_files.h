@@ -57,6 +57,11 @@ rv_code rv_checkpointer_save_telling(rv_checkpointer *checkpointer, rv_store *st
 rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
                              bool for_journal, rv_store **out, char **loaded, rv_error *err);
 
+/* What was restored last, and then what is saved last, is held as if it were read: another server that saves to the same directory, by mistake or
+ * because this one is about to end, does not remove it. Until as many ends as beginnings. */
+void rv_checkpointer_begin_holding(rv_checkpointer *checkpointer);
+void rv_checkpointer_end_holding(rv_checkpointer *checkpointer);
+
 /* RV_FAILED_PRECONDITION: there must be a checkpoint, and there is none. Makes nothing. */
 rv_code rv_checkpointer_has_required(const rv_checkpointer *checkpointer, rv_error *err);
 /* Of a root from which nothing was restored: "was not there" (it may be by now, and empty), "has no checkpoint". */

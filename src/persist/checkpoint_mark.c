@@ -34,6 +34,12 @@ int rv_checkpoint_mark_try(const char *path, bool *taken)
   return lock_mark(path, O_RDWR, LOCK_EX, taken);
 }
 
+int rv_checkpoint_mark_share(const char *path)
+{
+  bool taken;
+  return lock_mark(path, O_RDONLY, LOCK_SH, &taken);
+}
+
 void rv_checkpoint_mark_release(int mark)
 {
   if (mark < 0) return;

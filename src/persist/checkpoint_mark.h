@@ -13,6 +13,8 @@
 
 /* Locks it, alone, if nobody else has it. -1: it has none, there are no locks, or, with *taken, somebody else's. */
 int rv_checkpoint_mark_try(const char *path, bool *taken);
+/* The same beside others that share it. */
+int rv_checkpoint_mark_share(const char *path);
 void rv_checkpoint_mark_release(int mark); /* -1 is fine */
 
 /* A checkpoint of ours is not removed while somebody holds it, whichever process would: savers leave it to the next of them. Waits

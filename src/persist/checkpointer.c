@@ -35,6 +35,9 @@ struct rv_checkpointer {
   bool saving;
   pthread_t by; /* whom, while `saving` */
   rv_cond saved;
+  unsigned holders; /* who want the newest held */
+  int hold;         /* on `newest`, where there are such; -1: none */
+  char *newest;     /* what was restored or saved last; NULL: nothing, or memory was out */
 };
 
 /* ---- making ---- */
@@ -82,6 +85,7 @@ rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_
   checkpointer->required = full.required;
   checkpointer->fresh = full.fresh;
   atomic_init(&checkpointer->made, false);
+  checkpointer->hold = -1;
   checkpointer->has_group = full.group != NULL && full.group[0] != '\0';
   rv_code code = absolute(full.path, &checkpointer->path, err);
   if (code == RV_OK && full.fallback_path != NULL && full.fallback_path[0] != '\0')
@@ -107,6 +111,8 @@ void rv_checkpointer_unref(rv_checkpointer *checkpointer)
   rv_cond_fini(&checkpointer->saved);
   rv_mutex_fini(&checkpointer->lock);
   rv_increments_free(checkpointer->increments);
+  rv_checkpoint_mark_release(checkpointer->hold);
+  free(checkpointer->newest);
   free(checkpointer->path);
   free(checkpointer->fallback);
   free(checkpointer);
@@ -195,6 +201,43 @@ rv_code rv_checkpointer_prepare(rv_checkpointer *checkpointer, rv_error *err)
   if (code != RV_RESOURCE_EXHAUSTED) return rv_error_copy(err, &fault);
   rv_log(&checkpointer->env, RV_LOG_WARNING, "%s", fault.message);
   return RV_OK;
+}
+
+/* ---- holding the newest ---- */
+
+/* Under the lock. */
+static void hold_newest(rv_checkpointer *checkpointer)
+{
+  rv_checkpoint_mark_release(checkpointer->hold);
+  bool wanted = checkpointer->holders > 0 && checkpointer->newest != NULL;
+  checkpointer->hold = wanted ? rv_checkpoint_mark_share(checkpointer->newest) : -1;
+}
+
+static void note_newest(rv_checkpointer *checkpointer, const char *path)
+{
+  rv_mutex_lock(&checkpointer->lock);
+  free(checkpointer->newest);
+  checkpointer->newest = strdup(path);
+  hold_newest(checkpointer);
+  rv_mutex_unlock(&checkpointer->lock);
+}
+
+static void change_holders(rv_checkpointer *checkpointer, int by)
+{
+  rv_mutex_lock(&checkpointer->lock);
+  checkpointer->holders += (unsigned)by;
+  hold_newest(checkpointer);
+  rv_mutex_unlock(&checkpointer->lock);
+}
+
+void rv_checkpointer_begin_holding(rv_checkpointer *checkpointer)
+{
+  change_holders(checkpointer, 1);
+}
+
+void rv_checkpointer_end_holding(rv_checkpointer *checkpointer)
+{
+  change_holders(checkpointer, -1);
 }
 
 /* ---- saving ---- */
@@ -293,6 +336,7 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
   if (code == RV_OK) code = finish(&partial, checkpointer, journal, path, err);
   if (checkpointer->increments != NULL) rv_increments_end(checkpointer->increments, code == RV_OK ? *path : NULL);
   rv_partial_drop(&partial, env);
+  if (code == RV_OK) note_newest(checkpointer, *path);
   if (code == RV_OK) rv_checkpoints_retire(checkpointer->path, checkpointer->keep, env);
   if (begun && code == RV_OK) rv_journal_note_checkpoint(journal, checkpointer->path, *path);
   if (begun) rv_journal_end_checkpoint(journal);
@@ -435,6 +479,7 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
   bool held = code == RV_OK;
   if (held && !work->for_journal) code = needs_no_journal(dir, &fault);
   if (held && code == RV_OK) code = load(work, dir, &damaged, &fault);
+  if (held && code == RV_OK) note_newest(work->checkpointer, dir);
   if ((!held || damaged) && !rv_checkpoint_is_done(dir)) {
     all->changed = true;
     damaged = false;

@@ -244,6 +244,7 @@ rv_code rv_saver_new(const rv_saver_config *config, rv_saver **out, rv_error *er
     destroy(saver);
     return rv_fail(err, RV_RESOURCE_EXHAUSTED, "no thread could be started for checkpoints");
   }
+  rv_checkpointer_begin_holding(saver->checkpointer);
   *out = saver;
   return RV_OK;
 }
@@ -266,6 +267,7 @@ void rv_saver_stop(rv_saver *saver)
   rv_mutex_unlock(&saver->lock);
   if (!first) return;
   pthread_join(saver->thread, NULL);
+  rv_checkpointer_end_holding(saver->checkpointer);
   rv_journal_unref(saver->journal); /* who stops a server may open its journal again before he frees it */
   saver->journal = NULL;
   rv_link late;

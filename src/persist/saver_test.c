@@ -287,6 +287,87 @@ static void who_asked_for_one_that_fails_is_answered_once(void **state)
   rv_store_unref(store);
 }
 
+/* ---- two servers, one directory ---- */
+
+typedef struct waited {
+  rv_saver_request request;
+  atomic_bool over;
+  char path[256];
+} waited;
+
+static void note_path(rv_saver_request *request, rv_code code, const char *path)
+{
+  waited *w = RV_CONTAINER(request, waited, request);
+  if (code != RV_OK) fail_msg("%s", path);
+  snprintf(w->path, sizeof w->path, "%s", path);
+  atomic_store(&w->over, true);
+}
+
+static void save_now(rv_saver *saver, waited *out)
+{
+  *out = (waited){.request.done = note_path};
+  rv_saver_ask(saver, &out->request);
+  for (int64_t tries = 0; !atomic_load(&out->over); tries++) {
+    if (tries > 60000) fail_msg("a save does not end");
+    usleep(1000);
+  }
+}
+
+static rv_saver *saver_with(rv_checkpointer *checkpointer, rv_store *store)
+{
+  rv_error err;
+  rv_saver *saver = NULL;
+  const rv_saver_config config = {.size = sizeof config, .store = store, .checkpointer = checkpointer};
+  must(rv_saver_new(&config, &saver, &err), &err);
+  return saver;
+}
+
+static rv_checkpointer *own_checkpointer(const fixture *f)
+{
+  rv_error err;
+  rv_checkpointer *own = NULL;
+  const rv_checkpointer_config root = {.size = sizeof root, .path = f->root, .keep = 1};
+  must(rv_checkpointer_new(&root, &own, &err), &err);
+  return own;
+}
+
+/* What one has restored or saved last is all that it would have after a kill. */
+static void the_last_of_a_living_server_is_not_removed_by_another(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = two_rows(), *back = NULL;
+  rv_checkpointer *of_a = own_checkpointer(f), *of_b = own_checkpointer(f);
+  rv_saver *a = saver_with(of_a, store);
+  waited first, second, other;
+  save_now(a, &first);
+
+  const rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = TABLES};
+  must(rv_checkpointer_restore(of_b, &config, NULL, &back, NULL, &err), &err);
+  rv_saver *b = saver_with(of_b, back);
+  save_now(a, &second);
+  assert_true(rv_checkpoint_is_done(first.path)); /* which b goes on from */
+
+  save_now(b, &other);
+  assert_false(rv_checkpoint_is_done(first.path));
+  assert_true(rv_checkpoint_is_done(second.path)); /* a's last */
+  save_now(a, &first);
+  assert_false(rv_checkpoint_is_done(second.path));
+  assert_true(rv_checkpoint_is_done(other.path));
+
+  rv_saver_free(b);
+  save_now(a, &second); /* alone again */
+  assert_false(rv_checkpoint_is_done(other.path));
+  assert_true(rv_checkpoint_is_done(second.path));
+  rv_saver_free(a);
+  rv_checkpointer_unref(of_a);
+  rv_checkpointer_unref(of_b);
+  rv_store_unref(back);
+  rv_store_unref(store);
+}
+
 static void what_is_missing_or_negative_is_refused(void **state)
 {
   fixture *f = *state;
@@ -319,6 +400,7 @@ int main(void)
       TEST(saving_leaves_the_cores_to_those_who_answer),
       TEST(who_asked_is_answered_before_older_ones_are_removed),
       TEST(who_asked_for_one_that_fails_is_answered_once),
+      TEST(the_last_of_a_living_server_is_not_removed_by_another),
       TEST(what_is_missing_or_negative_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
