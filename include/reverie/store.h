@@ -39,7 +39,7 @@ typedef struct rv_memory_info {
   int64_t
       connection_bytes; /* besides: messages that are half received, that wait to be read by their clients, or are lent to them */
   int64_t spilled_bytes; /* besides, in the spill's file (reverie/spill.h) */
-  char spill_fault[64];  /* what keeps more from going there ("": nothing) */
+  char spill_fault[64];  /* what keeps more from going there while memory is short ("": nothing) */
 } rv_memory_info;
 
 /* RV_INVALID_ARGUMENT names the table and the field that is wrong; RV_NOT_FOUND a selector or extension that is not

@@ -92,7 +92,7 @@ class MemoryInfo:
     spilled : int
         Besides: in the server's spill file.
     spill_fault : str
-        What keeps more rows from going there, such as a full disk; empty: nothing.
+        What keeps more rows from going there, while memory is short: a full disk, or that the rest cannot; empty: nothing.
     """
 
     used: int

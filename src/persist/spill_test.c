@@ -315,7 +315,7 @@ static uint64_t fill(world *w, offer *waiting)
     char why[256] = "";
     while (atomic_load(&waiting->completed) == 0) {
       rv_waiter_explain(&waiting->insert.waiter, why, sizeof why);
-      if (strstr(why, "the spill file takes no more: No space left on device") != NULL) return key;
+      if (strstr(why, " and takes no more: No space left on device") != NULL) return key;
       if (now_ns() > give_up) fail_msg("%s", why);
       sched_yield();
     }
@@ -386,7 +386,7 @@ static void what_cannot_go_to_the_file_is_told_to_who_waits(void **state)
   for (bool told = false; !told; key++) {
     offer waiting;
     if (offer_chunk(&w, &waiting, key, tiny_chunk(key)) == RV_SUBMIT_DONE) continue;
-    told = is_told(&waiting, " MiB, and these are books and what cannot go there)");
+    told = is_told(&waiting, " and takes no more: the rest is books and what cannot go there)");
     rv_trajectory_unref(waiting.insert.trajectory);
   }
   end_world(&w);

@@ -132,6 +132,8 @@ void rv_memory_spill_fault(const rv_memory *memory, char *out, size_t capacity)
 {
   int fault = atomic_load_explicit(&memory->spill_fault, memory_order_relaxed);
   const char *why = fault == 0 ? "" : strerrordesc_np(fault);
+  if (fault == 0 && atomic_load_explicit(&memory->all_spilled, memory_order_relaxed))
+    why = "the rest is books and what cannot go there";
   snprintf(out, capacity, "%s", why == NULL ? "error" : why);
 }
 
@@ -139,13 +141,9 @@ static void explain_spill(const rv_memory *memory, char *out, size_t capacity)
 {
   char spilled[32], fault[64];
   rv_memory_spill_fault(memory, fault, sizeof fault);
+  rv_memory_format(atomic_load_explicit(&memory->spilled, memory_order_relaxed), spilled, sizeof spilled);
   out[0] = '\0';
-  if (fault[0] != '\0') {
-    snprintf(out, capacity, "; the spill file takes no more: %s", fault);
-  } else if (atomic_load_explicit(&memory->all_spilled, memory_order_relaxed)) {
-    rv_memory_format(atomic_load_explicit(&memory->spilled, memory_order_relaxed), spilled, sizeof spilled);
-    snprintf(out, capacity, "; the spill file has %s, and these are books and what cannot go there", spilled);
-  }
+  if (fault[0] != '\0') snprintf(out, capacity, "; the spill file has %s and takes no more: %s", spilled, fault);
 }
 
 void rv_memory_explain(const rv_memory *memory, char *out, size_t capacity)

@@ -102,7 +102,8 @@ def test_who_waits_for_what_a_spill_cannot_take_hears_of_both(tmp_path):
         client = reverie.Client(server.address)
         with (
             pytest.raises(
-                reverie.errors.DeadlineExceededError, match=r"memory_limit\): .* of 1.0 MiB are used, and .* are in its spill"
+                reverie.errors.DeadlineExceededError,
+                match=r"memory_limit\): .* of 1.0 MiB are used, and .* are in its spill file, which takes no more: the rest is books",
             ),
             client.trajectory_writer(1) as writer,
         ):
@@ -112,6 +113,7 @@ def test_who_waits_for_what_a_spill_cannot_take_hears_of_both(tmp_path):
                 writer.flush(100, timeout_ms=5000)
         memory = client.memory_info()
         assert memory.spilled > memory.limit >= memory.used
+        assert memory.spill_fault == "the rest is books and what cannot go there"
 
 
 def test_who_waits_because_the_spill_is_full_hears_that(tmp_path):
