@@ -252,9 +252,11 @@ static void the_checkpoint_wins_over_the_configuration_and_says_so(void **state)
   must(restore(f, other, TABLES, &back, NULL, &err), &err);
   same_stores(store, back);
   logged(f, "table \"replay\": a restored table keeps the settings");
-  logged(f, "max_size 300 (configured: 20), rate_limiter");
+  logged(f, "max_size 300 (configured: 20), min_size_to_sample 10 (configured: 3), samples_per_insert 4 (configured: 1), "
+            "min_diff -999960 (configured: none), max_diff 1000040 (configured: none)");
   logged(f,
-         "table \"mixed\": a restored table keeps the settings it was saved with; these differ from its configuration: sampler");
+         "table \"mixed\": a restored table keeps the settings it was saved with; these differ from its configuration: sampler "
+         "uniform (configured: fifo)");
   rv_store_unref(back);
   rv_store_unref(store);
 }

@@ -1,5 +1,6 @@
 #include "persist/table_merge.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 /* The names of fields that differ, one after another. */
 typedef struct differences {
-  char text[320];
+  char text[900];
   size_t size;
 } differences;
 
@@ -26,6 +27,60 @@ static void note_number(differences *all, const char *name, long long saved, lon
   char what[96];
   snprintf(what, sizeof what, "%s %lld (configured: %lld)", name, saved, configured);
   if (saved != configured) note(all, what);
+}
+
+/* As a server's configuration has it. */
+static void describe_selector(const rv_selector_config *selector, char *out, size_t capacity)
+{
+  static const char *const kinds[] = {[RV_SELECTOR_FIFO] = "fifo",
+                                      [RV_SELECTOR_LIFO] = "lifo",
+                                      [RV_SELECTOR_UNIFORM] = "uniform",
+                                      [RV_SELECTOR_MAX_HEAP] = "max_heap",
+                                      [RV_SELECTOR_MIN_HEAP] = "min_heap"};
+  if (selector->kind == RV_SELECTOR_PRIORITIZED)
+    snprintf(out, capacity, "prioritized:%g", selector->priority_exponent);
+  else if (selector->kind == RV_SELECTOR_CUSTOM)
+    snprintf(out, capacity, "%.40s(%.40s)", selector->name != NULL ? selector->name : "",
+             selector->options != NULL ? selector->options : "");
+  else
+    snprintf(out, capacity, "%s", kinds[selector->kind]);
+}
+
+static void note_selector(differences *all, const char *name, const rv_selector_config *saved,
+                          const rv_selector_config *configured)
+{
+  char one[96], other[96], what[256];
+  if (rv_same_selector(saved, configured)) return;
+  describe_selector(saved, one, sizeof one);
+  describe_selector(configured, other, sizeof other);
+  snprintf(what, sizeof what, "%s %s (configured: %s)", name, one, other);
+  note(all, what);
+}
+
+static void describe_bound(double bound, char *out, size_t capacity)
+{
+  if (bound <= -DBL_MAX || bound >= DBL_MAX)
+    snprintf(out, capacity, "none");
+  else
+    snprintf(out, capacity, "%.10g", bound);
+}
+
+static void note_bound(differences *all, const char *name, double saved, double configured)
+{
+  char one[32], other[32], what[128];
+  describe_bound(saved, one, sizeof one);
+  describe_bound(configured, other, sizeof other);
+  snprintf(what, sizeof what, "%s %s (configured: %s)", name, one, other);
+  if (saved != configured) note(all, what);
+}
+
+/* Only what differs of it. */
+static void note_limiter(differences *all, const rv_rate_limiter_config *saved, const rv_rate_limiter_config *configured)
+{
+  note_number(all, "min_size_to_sample", saved->min_size_to_sample, configured->min_size_to_sample);
+  note_bound(all, "samples_per_insert", saved->samples_per_insert, configured->samples_per_insert);
+  note_bound(all, "min_diff", saved->min_diff, configured->min_diff);
+  note_bound(all, "max_diff", saved->max_diff, configured->max_diff);
 }
 
 static bool same_spec(const rv_spec *a, const rv_spec *b)
@@ -56,7 +111,7 @@ static void choose_limiter(const rv_table_record *record, rv_table_config *table
            table->name, err.message);
     return;
   }
-  if (!rv_same_limiter(&saved.rate_limiter, &table->rate_limiter)) note(all, "rate_limiter");
+  note_limiter(all, &saved.rate_limiter, &table->rate_limiter);
   table->rate_limiter = saved.rate_limiter;
 }
 
@@ -79,8 +134,8 @@ rv_code rv_table_merge(const rv_table_record *record, rv_table_config *table, co
     note_number(&all, "max_bytes", record->max_bytes, table->max_bytes);
     table->max_bytes = record->max_bytes;
   }
-  if (!rv_same_selector(&record->sampler, &table->sampler)) note(&all, "sampler");
-  if (!rv_same_selector(&record->remover, &table->remover)) note(&all, "remover");
+  note_selector(&all, "sampler", &record->sampler, &table->sampler);
+  note_selector(&all, "remover", &record->remover, &table->remover);
   if (!same_signature(&record->signature, table->signature)) note(&all, "signature");
   table->max_size = max_size;
   table->max_times_sampled = record->max_times_sampled;
@@ -149,7 +204,7 @@ void rv_table_settings_compare(rv_store *store, const rv_table_settings *before,
     note_number(&all, "max_size", now.max_size, given.max_size);
     note_number(&all, "max_times_sampled", now.max_times_sampled, given.max_times_sampled);
     note_number(&all, "max_bytes", now.max_bytes, given.max_bytes);
-    if (!rv_same_limiter(&now.rate_limiter, &given.rate_limiter)) note(&all, "rate_limiter");
+    note_limiter(&all, &now.rate_limiter, &given.rate_limiter);
     rv_log(env, all.size > 0 ? RV_LOG_WARNING : RV_LOG_INFO, "table \"%s\": what was changed while it was in use lasts, and %s%s",
            rv_table_name(table), all.size > 0 ? "differs from its configuration: " : "is as configured", all.text);
   }
