@@ -402,6 +402,18 @@ def test_a_peer_timeout_of_0_is_the_default_and_warned_of(tmp_path, seconds, war
     assert all("limits.peer_timeout_seconds: 0 is the default, 10 s, and not no timeout" in line for line in found)
 
 
+def test_a_fallback_that_is_no_checkpoint_is_warned_of(tmp_path):
+    def of(fallback):
+        paths = f"{{path: {tmp_path}/checkpoints, fallback: {fallback}}}"
+        return warnings_of_a_check(tmp_path, f"tables: [{{name: t}}]\ncheckpoints: {paths}\n")
+
+    (line,) = of("/nope")
+    assert ":2: checkpoints.fallback: /nope is no checkpoint, or is not there: " in line
+    with server_program.Server(*server_program.checkpoint_flags(tmp_path / "others")) as server:
+        saved = reverie.Client(server.address).checkpoint()
+    assert of(saved) == []
+
+
 def test_a_size_whose_default_is_0_may_be_written_as_0_and_no_other(tmp_path):
     text = "tables: [{name: t, max_bytes: 0}]\nlimits: {memory_limit: 0}\nspill: {max_bytes: 0}\n"
     assert warnings_of_a_check(tmp_path, text) == []

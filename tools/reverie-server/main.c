@@ -274,6 +274,7 @@ static int run(const settings *all, const invocation *how, bool only_check)
     warn_of_open_addresses(log, all);
     warn_of_memory(log, all);
     warn_of_timeouts(log, all);
+    warn_of_fallback(log, all);
   }
   if (code == RV_OK && only_check) {
     printf("the configuration is right: %zu table%s\n", all->num_tables, all->num_tables == 1 ? "" : "s");

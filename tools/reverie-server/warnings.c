@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "net/address.h"
+#include "persist/checkpoint_dir.h"
 
 enum { NAMES_SHOWN = 8, LITTLE_MEMORY = 1 << 20, LITTLE_TABLE = 1 << 16 };
 
@@ -127,6 +128,16 @@ void warn_of_timeouts(server_log *log, const settings *served)
     warn(log, place,
          "0 is the default, 10 s, and not no timeout: a connection without a sign of life of its other end is lost after "
          "that; give the seconds that you mean");
+}
+
+void warn_of_fallback(server_log *log, const settings *served)
+{
+  if (served->checkpoint_fallback == NULL || rv_checkpoint_is_done(served->checkpoint_fallback)) return;
+  warn(log, settings_place(served, "checkpoint_fallback"),
+       "%s is no checkpoint, or is not there: where the checkpoints' own directory has none, the server would begin empty; give "
+       "the "
+       "directory of one checkpoint, which has a file " RV_DONE_FILE,
+       served->checkpoint_fallback);
 }
 
 void warn_of_memory(server_log *log, const settings *served)

@@ -15,5 +15,7 @@ void warn_of_open_addresses(server_log *log, const settings *served);
 void warn_of_memory(server_log *log, const settings *served);
 /* A timeout of 0, which is the default. */
 void warn_of_timeouts(server_log *log, const settings *served);
+/* A fallback that is no checkpoint: a start looks at it only where it finds no other. */
+void warn_of_fallback(server_log *log, const settings *served);
 
 #endif
