@@ -3,19 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static void cut_at_character(char *text, size_t capacity)
-{
-  size_t end = capacity - 1;
-  while (end > 0 && ((unsigned char)text[end] & 0xC0U) == 0x80U) end--;
-  text[end] = '\0';
-}
+#include "base/utf8.h"
 
+/* Precisions in formats count bytes, and what is named may have been cut before: neither asks where a character ends. */
 rv_code rv_vfail(rv_error *err, rv_code code, const char *format, va_list args)
 {
   if (err == NULL) return code;
-  char text[RV_ERROR_MESSAGE_MAX + 1]; /* one more, to see where a cut character begins */
-  int length = vsnprintf(text, sizeof text, format, args);
-  if (length >= RV_ERROR_MESSAGE_MAX) cut_at_character(text, RV_ERROR_MESSAGE_MAX);
+  char text[RV_ERROR_MESSAGE_MAX]; /* for `err` may be among what is named */
+  vsnprintf(text, sizeof text, format, args);
+  rv_utf8_repair(text);
   err->code = code;
   memcpy(err->message, text, strlen(text) + 1);
   return code;

@@ -6,7 +6,7 @@
 
 #include "reverie/status.h"
 
-/* Writes the sentence (cut at a UTF-8 border) into err, which may be NULL, and returns code, so that a function can end with
+/* Writes the sentence (as UTF-8, whatever it names: rv_utf8_repair) into err, which may be NULL, and returns code, so that a function can end with
  * `return rv_fail(err, RV_NOT_FOUND, "table \"%s\" does not exist", name);` */
 rv_code rv_fail(rv_error *err, rv_code code, const char *format, ...) RV_PRINTF(3, 4);
 rv_code rv_vfail(rv_error *err, rv_code code, const char *format, va_list args) RV_PRINTF(3, 0);

@@ -73,6 +73,9 @@ void rv_insert_request_fini(rv_insert_request *request)
 
 /* ---- InsertStreamResponse ---- */
 
+/* Why an item was refused is for people to read: what cannot be read is no reason to give up the stream, and with it items that are in. */
+static const uint8_t unreadable[] = "the server's reason is not valid UTF-8";
+
 static rv_code parse_failure(rv_span message, rv_insert_failure *out, rv_error *err)
 {
   *out = (rv_insert_failure){0};
@@ -86,7 +89,8 @@ static rv_code parse_failure(rv_span message, rv_insert_failure *out, rv_error *
   }
   if (reader.broken) return rv_fail_parse(err, "InsertStreamResponse");
   if (out->code <= RV_OK || out->code > RV_UNAUTHENTICATED) out->code = RV_UNKNOWN;
-  return rv_check_text(out->message, "the message of a refused item", err);
+  if (!rv_utf8_valid(out->message)) out->message = (rv_span){unreadable, sizeof unreadable - 1};
+  return RV_OK;
 }
 
 rv_code rv_insert_response_parse(rv_span message, rv_insert_response *out, rv_error *err)

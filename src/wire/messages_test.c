@@ -188,6 +188,12 @@ static void an_insert_response_carries_keys_and_failures(void **state)
   rv_insert_response_fini(&back);
   rv_buf_unref(buf);
   /* a failure without a code is still a failure */
+  const char *cut = "\xC2\x3E\x07\x08\x03\x10\x05\x1A\x01\xC3"; /* the message ends within a character */
+  assert_int_equal(rv_insert_response_parse((rv_span){(const uint8_t *)cut, 10}, &back, NULL), RV_OK);
+  assert_int_equal(back.failures[0].key, 3);
+  assert_int_equal(back.failures[0].code, RV_NOT_FOUND);
+  assert_memory_equal(back.failures[0].message.data, "the server's reason is not valid UTF-8", back.failures[0].message.size);
+  rv_insert_response_fini(&back);
   assert_int_equal(rv_insert_response_parse(SPAN("\xC2\x3E\x02\x08\x03"), &back, NULL), RV_OK);
   assert_true(back.num_failures == 1 && back.failures[0].code == RV_UNKNOWN);
   rv_insert_response_fini(&back);

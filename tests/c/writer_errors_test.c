@@ -668,6 +668,32 @@ static void a_flush_that_was_cancelled_says_so_though_all_has_landed(bool remote
 }
 BOTH(a_flush_that_was_cancelled_says_so_though_all_has_landed)
 
+/* What an item is refused for names it as far as there is room, which may end within a character: that is no reason to lose others. */
+static void an_item_for_an_unknown_table_with_a_long_name_costs_no_other(bool remote)
+{
+  test_place place;
+  open_tables(&place, remote);
+  char unknown[128] = "x";
+  while (strlen(unknown) < 121) strcat(unknown, "\xC3\xA9");
+  rv_writer *writer = ready_writer(&place, (rv_writer_config){.no_validation = true});
+  append_number(writer, 7);
+  uint64_t good[2], bad;
+  OK(item_of_rows(writer, "plain", 0, 1, 1, 1, &good[0], error));
+  if (remote) OK(item_of_rows(writer, unknown, 0, 1, 1, 1, &bad, error));
+  if (!remote) FAILS(RV_NOT_FOUND, "was not found", item_of_rows(writer, unknown, 0, 1, 1, 1, &bad, error));
+  OK(item_of_rows(writer, "plain", 0, 1, 1, 1, &good[1], error));
+  OK(rv_writer_settle(writer, NULL, error));
+  if (remote) FAILS(RV_NOT_FOUND, "\xC3\xA9\" was not found", rv_writer_take_failure(writer, error));
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(writer, &status);
+  assert_int_equal(status.items_confirmed, 2);
+  assert_int_equal(status.items_failed, remote ? 1 : 0);
+  assert_int_equal(place_size(&place, "plain"), 2);
+  rv_writer_free(writer);
+  place_close(&place);
+}
+BOTH(an_item_for_an_unknown_table_with_a_long_name_costs_no_other)
+
 #define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
 
 int main(void)
@@ -693,6 +719,7 @@ int main(void)
       BOTH_TESTS(short_items_leave_without_a_flush),
       BOTH_TESTS(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush),
       BOTH_TESTS(two_tables_are_served_though_one_is_blocked),
+      BOTH_TESTS(an_item_for_an_unknown_table_with_a_long_name_costs_no_other),
       cmocka_unit_test(a_chunk_of_strings_whose_length_is_chosen_has_about_a_megabyte),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
