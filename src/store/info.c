@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
 #include "store/signature.h"
@@ -212,9 +213,9 @@ static void describe_faults(const rv_table *table, char *out)
 static void describe_extensions(rv_table *table, char *out)
 {
   for (size_t i = 0; i < table->num_extensions; i++) {
-    size_t length = rv_extension_describe(&table->extensions[i], out, DESCRIPTION - 1);
-    if (length == 0) continue;
-    out += length < DESCRIPTION - 1 ? length : DESCRIPTION - 2;
+    if (rv_extension_describe(&table->extensions[i], out, DESCRIPTION - 1) == 0) continue;
+    rv_utf8_repair(out); /* it may be cut, and clients refuse what is no text, with all that is said of the server */
+    out += strlen(out);
     *out++ = '\n';
     *out = '\0';
   }

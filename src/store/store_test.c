@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/utf8.h"
 #include "store/chunk_parts.h"
 
 /* ---- configurations ---- */
@@ -223,6 +224,52 @@ static void extensions_see_events_in_order_and_may_edit(void **state)
   rv_registry_free(registry);
 }
 
+static size_t wordy_describe(void *extension, char *out, size_t capacity)
+{
+  (void)extension;
+  char text[3001] = "";
+  for (size_t at = 0; at + 2 < sizeof text; at += 2) memcpy(text + at, "\xC3\xA9", 3);
+  return (size_t)snprintf(out, capacity, "%s", text);
+}
+
+/* As by snprintf, which asks for no character's end. */
+static void what_an_extension_says_is_cut_between_characters(void **state)
+{
+  (void)state;
+  rv_error err;
+  rv_registry *registry;
+  witness w = {.count = 0};
+  shared_witness = &w;
+  const rv_extension_ops ops = {.size = sizeof ops,
+                                .create = witness_create,
+                                .destroy = witness_destroy,
+                                .on_events = witness_events,
+                                .describe = wordy_describe};
+  must(rv_registry_new(&registry, &err), &err);
+  must(rv_registry_add_extension(registry, "even", &ops, &err), &err);
+  must(rv_registry_add_extension(registry, "odd", &ops, &err), &err);
+  const rv_extension_config extensions[] = {{.name = "even"}, {.name = "odd"}};
+  rv_table_config config = rv_table_config_default("replay", 3);
+  config.extensions = extensions;
+  config.num_extensions = 2;
+  rv_store_config whole = {.size = sizeof whole, .registry = registry, .tables = &config, .num_tables = 1};
+  rv_store *store;
+  must(rv_store_new(&whole, &store, &err), &err);
+  rv_table_info info = info_of(rv_store_table(store, 0));
+  const char *at = info.extensions;
+  size_t lines = 0;
+  while (*at != '\0') {
+    size_t n = rv_utf8_character((const uint8_t *)at, strlen(at));
+    assert_true(n > 0);
+    lines += *at == '\n';
+    at += n;
+  }
+  assert_int_equal(lines, 2);
+  rv_table_info_fini(&info);
+  rv_store_unref(store);
+  rv_registry_free(registry);
+}
+
 /* ---- selectors of somebody else's ---- */
 
 typedef struct fussy {
@@ -385,6 +432,7 @@ int main(void)
       cmocka_unit_test(tables_are_found_by_name),
       cmocka_unit_test(a_closed_store_takes_nothing_and_can_be_looked_at),
       cmocka_unit_test(extensions_see_events_in_order_and_may_edit),
+      cmocka_unit_test(what_an_extension_says_is_cut_between_characters),
       cmocka_unit_test(a_registered_selector_that_chooses_what_is_not_there_shows_in_the_tables_info),
       cmocka_unit_test(a_registered_selector_that_refuses_leaves_all_as_it_was),
   };
