@@ -22,12 +22,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
     }                                                                                                                            \
   } while (0)
 
-/* A parse either succeeds or leaves a sentence with its code. */
+/* A parse either succeeds or leaves a sentence with its code, which is text, whatever the bytes were. */
 static inline void rv_fuzz_check_failure(rv_code code, const rv_error *err)
 {
   if (code == RV_OK) return;
   RV_FUZZ_CHECK(err->code == code);
   RV_FUZZ_CHECK(memchr(err->message, '\0', sizeof err->message) != NULL && err->message[0] != '\0');
+  RV_FUZZ_CHECK(rv_utf8_valid((rv_span){(const uint8_t *)err->message, strlen(err->message)}));
 }
 
 /* Decodes what a chunk holds, as far as that is small. */
