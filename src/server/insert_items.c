@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "reverie/sampler.h"
 #include "server/insert_stream.h"
+#include "store/trajectory_parts.h"
 
 enum { MANY_SLICES = 1024 }; /* room for so many is not kept for the next item */
 
@@ -255,6 +256,8 @@ static rv_code prepare(rv_insert_call *call, const rv_wire_item *item, rv_trajec
   operation->is_tables = false;
   operation->sequence = item->sequence;
   operation->bytes = call->bytes_per_item;
+  const size_t described = rv_trajectory_box_of_const(owned_trajectory)->memory; /* however little it came in */
+  if (described > operation->bytes) operation->bytes = described;
   if (item == &call->pack.item && call->pack.item_bytes > operation->bytes) operation->bytes = call->pack.item_bytes;
   /* Counted before it is submitted: it may complete on another thread while the table still returns here. Until all of a group are
    * answered they stay counted, so that a call which ends among them keeps its session. */

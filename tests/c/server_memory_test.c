@@ -343,6 +343,33 @@ static void one_writers_items_that_wait_do_not_stop_others(void **state)
   stream_free(small);
 }
 
+/* Of a few bytes on the wire each, they take twenty times as much when they are read. */
+static void an_item_of_many_slices_that_waits_is_counted_with_what_it_takes(void **state)
+{
+  (void)state;
+  enum { SLICES = 50000, BYTES_OF_ONE = sizeof(void *) + 4 * sizeof(int32_t) };
+  test_stream *call = stream_open(&peer, INSERT, NULL, 0);
+  uint64_t key;
+  send_item(call, "shut", 1, 1);
+  expect_keys(call, &key, 1);
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_chunk(&body, 0, 0, 1, 0);
+  size_t item = rv_put_open(&body, 2);
+  rv_put_varint(&body, 1, 2);
+  rv_put_string(&body, 2, "shut");
+  size_t trajectory = rv_put_open(&body, 8), column = rv_put_open(&body, 1);
+  for (int i = 0; i < SLICES; i++) rv_put_close(&body, rv_put_open(&body, 1)); /* of chunk 0, without rows */
+  rv_put_close(&body, column);
+  rv_put_close(&body, trajectory);
+  rv_put_close(&body, item);
+  assert_true(body.size < SLICES * BYTES_OF_ONE / 4);
+  stream_send(call, &body);
+  rig_wait_for_waiting(&rig, "shut", 1, 0);
+  assert_true(memory_of(&peer).stream_bytes >= SLICES * BYTES_OF_ONE);
+  stream_free(call);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -354,6 +381,7 @@ int main(void)
       TEST(a_stream_with_an_item_that_waits_for_its_limiter_is_read_on_when_memory_is_there_again),
       TEST(an_item_that_waits_for_its_limiter_and_then_for_memory_goes_in_also_when_its_client_has_gone),
       TEST(one_writers_items_that_wait_do_not_stop_others),
+      TEST(an_item_of_many_slices_that_waits_is_counted_with_what_it_takes),
       TEST(an_item_that_never_fits_is_refused_at_once),
       TEST(a_writer_that_never_makes_items_is_ended_and_stops_nobody),
       TEST(what_a_vanished_writer_kept_is_counted_and_given_back),
