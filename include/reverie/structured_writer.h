@@ -27,8 +27,8 @@ typedef struct rv_structured_writer_config {
   uint32_t max_in_flight_items;
 } rv_structured_writer_config;
 
-/* Copies the configs and connects to nothing. RV_INVALID_ARGUMENT: as for rv_patterns_new. Whether tables are there, and what
- * they expect, is not asked: a server refuses what does not fit, which is told as for rv_writer. */
+/* Copies the configs and waits for nothing. RV_INVALID_ARGUMENT: as for rv_patterns_new. What the server's tables expect is asked meanwhile, as by
+ * rv_writer_new: an item that does not fit, or whose table is not there, is told as for rv_writer. */
 RV_API rv_code rv_structured_writer_new(rv_client *client, const rv_structured_writer_config *config, rv_structured_writer **out,
                                         rv_error *err);
 /* As rv_writer_close and rv_writer_free: what was not sent or confirmed is dropped, without waiting, and what nobody was told is logged. */
