@@ -198,6 +198,38 @@ static void what_is_no_grpc_server_is_said_so(void **state)
   }
 }
 
+/* It ends in logs and exceptions. */
+static void why_a_server_closes_the_connection_is_told_without_control_characters(void **state)
+{
+  (void)state;
+  static const char goaway[] = "\0\0\0\x04\0\0\0\0\0"
+                               "\0\0\x18\x07\0\0\0\0\0"
+                               "\0\0\0\0\0\0\0\x02"
+                               "no\n\x1B[31mmore\xFF \xC3\xA9";
+  uint16_t port;
+  int listener = bind_anywhere(&port);
+  assert_int_equal(listen(listener, 16), 0);
+  echo_client client;
+  char address[64];
+  snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)port);
+  client_open(&client, address);
+  test_call call;
+  call_init(&call, &client, "/echo/unary");
+  call_start(&call);
+  int fd = accept(listener, NULL, NULL);
+  char said[24];
+  assert_int_equal(recv(fd, said, sizeof said, MSG_WAITALL), sizeof said);
+  assert_int_equal(send(fd, goaway, sizeof goaway - 1, MSG_NOSIGNAL), sizeof goaway - 1);
+  shutdown(fd, SHUT_WR);
+  call_wait(&call);
+  assert_int_equal(call.code, RV_UNAVAILABLE);
+  check_message(&call, "closed the connection: INTERNAL_ERROR, no??[31mmore? \xC3\xA9");
+  call_fini(&call);
+  client_close(&client);
+  close(fd);
+  close(listener);
+}
+
 static void a_call_that_waits_for_ready_gets_through_when_the_server_comes(void **state)
 {
   (void)state;
@@ -661,6 +693,7 @@ int main(void)
       cmocka_unit_test(a_unix_socket_works_and_its_file_goes_with_the_server),
       cmocka_unit_test(a_server_that_is_not_there_is_unavailable_and_says_why),
       cmocka_unit_test(what_is_no_grpc_server_is_said_so),
+      cmocka_unit_test(why_a_server_closes_the_connection_is_told_without_control_characters),
       cmocka_unit_test(a_call_that_waits_for_ready_gets_through_when_the_server_comes),
       cmocka_unit_test(a_waiting_calls_deadline_says_what_it_waited_for),
       cmocka_unit_test(a_client_finds_a_server_that_was_started_again),

@@ -5,6 +5,7 @@
 
 #include "base/env.h"
 #include "net/call.h"
+#include "net/percent.h"
 
 static rv_call *find_call(rv_session *session, int32_t stream_id)
 {
@@ -107,11 +108,13 @@ static void on_headers(rv_session *session, const nghttp2_frame *frame)
 
 static void on_goaway(rv_session *session, const nghttp2_frame *frame)
 {
-  if (frame->goaway.error_code != NGHTTP2_NO_ERROR && session->reason[0] == '\0')
+  if (frame->goaway.error_code != NGHTTP2_NO_ERROR && session->reason[0] == '\0') {
     snprintf(session->reason, sizeof session->reason, "the peer at %.80s closed the connection: %s%s%.*s", session->address,
              nghttp2_http2_strerror(frame->goaway.error_code), frame->goaway.opaque_data_len > 0 ? ", " : "",
              frame->goaway.opaque_data_len < 80 ? (int)frame->goaway.opaque_data_len : 80,
              frame->goaway.opaque_data_len > 0 ? (const char *)frame->goaway.opaque_data : "");
+    rv_make_readable(session->reason);
+  }
   if (session->server) return; /* it only says that the server will open no more streams */
   bool first = !session->shutting_down;
   session->shutting_down = true;
@@ -180,6 +183,7 @@ static int on_error(nghttp2_session *http, int code, const char *message, size_t
   (void)http, (void)code;
   rv_session *session = user_data;
   snprintf(session->error, sizeof session->error, "%.*s", size < 120 ? (int)size : 120, message);
+  rv_make_readable(session->error); /* it may have a header of the peer's */
   return 0;
 }
 

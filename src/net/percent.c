@@ -89,3 +89,8 @@ size_t rv_percent_decode(const char *text, char *out, size_t capacity)
   }
   return make_readable(out, length, *at != '\0');
 }
+
+void rv_make_readable(char *text)
+{
+  make_readable(text, strlen(text), true);
+}
