@@ -7,6 +7,7 @@
 #include "client/writer.h"
 
 #define AGAIN_AFTER_NS INT64_C(100000000)
+enum { EXHAUSTED_MOST = 20 }; /* memory may be there again by then; an answer that is larger than this client takes never is */
 
 struct rv_tables_fetch {
   rv_unary_call call; /* first: `done` is given it */
@@ -16,6 +17,7 @@ struct rv_tables_fetch {
   rv_task task;
   rv_timer again;
   bool running;
+  int exhausted; /* answers that were lost for want of room, one after another */
 };
 
 static void start(rv_tables_fetch *fetch)
@@ -54,6 +56,15 @@ static void end(rv_tables_fetch *fetch, const rv_tables *tables)
   free(fetch);
 }
 
+/* Nothing was learnt, and may be when it is asked again. */
+static bool is_transient(rv_tables_fetch *fetch)
+{
+  const rv_unary_call *call = &fetch->call;
+  if (call->code == RV_RESOURCE_EXHAUSTED) return call->again_ns > 0 || ++fetch->exhausted < EXHAUSTED_MOST;
+  fetch->exhausted = 0;
+  return call->code == RV_UNAVAILABLE || call->code == RV_CANCELLED;
+}
+
 static void on_done(rv_unary_call *call)
 {
   rv_tables_fetch *fetch = (rv_tables_fetch *)call;
@@ -66,7 +77,7 @@ static void on_done(rv_unary_call *call)
   }
   if (fetch->writer == NULL) {
     free(fetch);
-  } else if (call->code == RV_UNAVAILABLE || call->code == RV_CANCELLED || call->code == RV_RESOURCE_EXHAUSTED) {
+  } else if (is_transient(fetch)) {
     rv_timer_start(&fetch->again, rv_monotonic_ns(&fetch->client->env) + (call->again_ns > 0 ? call->again_ns : AGAIN_AFTER_NS));
   } else {
     end(fetch, tables);

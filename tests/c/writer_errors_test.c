@@ -694,6 +694,30 @@ static void an_item_for_an_unknown_table_with_a_long_name_costs_no_other(bool re
 }
 BOTH(an_item_for_an_unknown_table_with_a_long_name_costs_no_other)
 
+/* It would wait for ever for an answer that never fits; the server checks what comes. */
+static void items_go_unchecked_where_what_the_server_says_of_its_tables_is_too_large(void **state)
+{
+  (void)state;
+  test_place place;
+  open_tables(&place, true);
+  rv_client_free(place.client);
+  rv_client_config small = {.size = sizeof small, .address = place.held.address, .max_message_bytes = 256};
+  OK(rv_client_new(&small, &place.client, error));
+  rv_writer *writer = place_writer(&place, (rv_writer_config){0});
+  append_number(writer, 7);
+  OK(item_of_rows(writer, "typed", 0, 1, 1, 1, NULL, error));
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  FAILS(RV_RESOURCE_EXHAUSTED, "larger than this client takes (256)", rv_writer_wait_ready(writer, NULL, error));
+  float real = 0.5F;
+  OK(rv_writer_append(writer, (rv_cell[]){float_cell(1, &real)}, 1, false, error));
+  rv_run run = {.column = 1, .count = 1, .first = 1, .stride = 1};
+  rv_item_column column = {.runs = &run, .num_runs = 1};
+  OK(rv_writer_create_item(writer, "typed", 1, &column, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "int32", rv_writer_flush(writer, 0, NULL, error));
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
 #define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
 
 int main(void)
@@ -720,6 +744,7 @@ int main(void)
       BOTH_TESTS(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush),
       BOTH_TESTS(two_tables_are_served_though_one_is_blocked),
       BOTH_TESTS(an_item_for_an_unknown_table_with_a_long_name_costs_no_other),
+      cmocka_unit_test(items_go_unchecked_where_what_the_server_says_of_its_tables_is_too_large),
       cmocka_unit_test(a_chunk_of_strings_whose_length_is_chosen_has_about_a_megabyte),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
