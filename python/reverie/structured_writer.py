@@ -441,12 +441,16 @@ def _text(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes):
-        return value
+        return bytes(value)
     raise TypeError(f"of objects only str and bytes can be in a step, got {value!r}")
 
 
 def _one_row(leaf: Any) -> NDArray[Any]:
     """[1, ...]"""
+    if isinstance(leaf, str | bytes):  # of which NumPy would take the zeros at the end for padding
+        row = np.empty(1, object)
+        row[0] = _text(leaf)
+        return row
     array = np.asarray(leaf, order="C")
     if array.dtype.kind in "USO":
         texts = np.empty(array.shape, object)

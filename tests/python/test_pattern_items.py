@@ -40,6 +40,13 @@ def test_items_have_the_nest_of_the_pattern_and_the_rows_of_its_slices():
     assert item["two"][1].dtype == object
 
 
+@pytest.mark.parametrize("text", [b"a\0", b"\0\0", "b\0", np.bytes_(b"c\0"), np.str_("\0")])
+def test_text_keeps_the_zeros_at_its_end(text):
+    expected = text.encode() if isinstance(text, str) else bytes(text)
+    config = config_of(lambda ref: [ref["x"][-1], ref["x"][-2:]], step={"x": 0})
+    assert values(pattern_items([{"x": text}] * 2, [config], True, lambda _: False)) == [[expected, [expected] * 2]]
+
+
 @pytest.mark.parametrize(("respect", "expected"), [(True, [[0, 1], [2, 3], [3, 4]]), (False, [[0, 1], [1, 2], [2, 3], [3, 4]])])
 def test_an_item_reaches_across_episodes_only_where_it_may(respect, expected):
     got = pattern_items(steps_of(5, ends={1}), [config_of(lambda ref: ref["x"][-2:])], respect, ended)
