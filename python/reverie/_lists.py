@@ -163,6 +163,8 @@ def _at(value: Any, path: _Path) -> Any:
 def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[Any, Any]:
     try:
         found = np.asarray(value)
+        if found.dtype.kind in "SU":  # which would take the zeros at a text's end for padding
+            found = np.asarray(value, object)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{path!r}: a {type(value).__name__} cannot be made an array of: {error}") from None
     if dtype is None or found.dtype == dtype or not _is_plain(value):

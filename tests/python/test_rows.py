@@ -155,6 +155,9 @@ LISTS = {
     "numbers of NumPy": ([np.float32(1), np.float32(2)], np.array([1, 2], np.float32)),
     "truths": ([True, False], np.array([True, False])),
     "text": (["a", "bc"], np.array([b"a", b"bc"], object)),
+    "text with zeros at its end": (["a\0", "\0\0"], np.array([b"a\0", b"\0\0"], object)),
+    "bytes with zeros at their end": ((b"a\0\xff\0", b"", b"\0"), np.array([b"a\0\xff\0", b"", b"\0"], object)),
+    "bytes and text": ([b"a\0", "\xe9"], np.array([b"a\0", b"\xc3\xa9"], object)),
     "in a dict": ({"x": [1, 2], "y": np.zeros((2, 3))}, {"x": np.array([1, 2]), "y": np.zeros((2, 3))}),
     "columns": ([[1, 2, 3], [4.0, 5.0, 6.0]], [np.array([1, 2, 3]), np.array([4.0, 5.0, 6.0])]),
     "in a named tuple": (Pair([1, 2], [3.0, 4.0]), Pair(np.array([1, 2]), np.array([3.0, 4.0]))),
@@ -173,6 +176,12 @@ def test_a_list_of_numbers_or_text_is_a_column_of_rows(connect, name):
     for found, wanted in zip(reverie.nest.flatten(data), reverie.nest.flatten(arrays), strict=True):
         assert found.dtype == wanted.dtype
         assert found.tolist() == 2 * wanted.tolist()
+
+
+def test_where_a_signature_has_text_it_keeps_the_zeros_at_its_end(connect):
+    client = connect(make_table(signature={"words": reverie.TensorSpec((2,), np.object_)}, max_times_sampled=1))
+    assert client.add_batch("t", {"words": [[b"a\0", "b\0"], (b"\0", "")]}) == 2
+    assert client.sample_batch("t", 2).data["words"].tolist() == [[b"a\0", b"b\0"], [b"\0", b""]]
 
 
 SIGNATURE = {
