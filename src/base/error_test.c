@@ -3,11 +3,14 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "base/utf8.h"
 
 #define E_ACUTE "\xC3\xA9"
 #define EURO "\xE2\x82\xAC"
@@ -33,6 +36,30 @@ static void what_is_no_text_is_shown_as_question_marks(void **state)
   rv_error err;
   rv_fail(&err, RV_NOT_FOUND, "%s", "a\x80\xFF" E_ACUTE "\xC0\xAFz");
   assert_string_equal(err.message, "a??" E_ACUTE "??z");
+}
+
+static bool is_text(const char *text)
+{
+  for (size_t n, left = strlen(text); left > 0; text += n, left -= n) {
+    n = rv_utf8_character((const uint8_t *)text, left);
+    if (n == 0) return false;
+  }
+  return true;
+}
+
+static void whatever_three_bytes_are_named_the_sentence_is_text(void **state)
+{
+  (void)state;
+  static const uint8_t kinds[] = {'a', 0x80, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF4, 0xF5, 0xFF};
+  enum { KINDS = sizeof kinds };
+  for (size_t i = 0; i < (size_t)KINDS * KINDS * KINDS; i++) {
+    const char name[] = {(char)kinds[i % KINDS], (char)kinds[i / KINDS % KINDS], (char)kinds[i / KINDS / KINDS], '\0'};
+    rv_error err;
+    rv_fail(&err, RV_NOT_FOUND, "%s and %s", name, EURO);
+    assert_true(is_text(err.message));
+    if (is_text(name)) assert_memory_equal(err.message, name, 3);
+    assert_string_equal(err.message + strlen(err.message) - 8, " and " EURO);
+  }
 }
 
 static void a_sentence_that_is_too_long_ends_with_a_whole_character(void **state)
@@ -64,6 +91,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_name_that_is_cut_within_a_character_ends_before_it),
       cmocka_unit_test(what_is_no_text_is_shown_as_question_marks),
+      cmocka_unit_test(whatever_three_bytes_are_named_the_sentence_is_text),
       cmocka_unit_test(a_sentence_that_is_too_long_ends_with_a_whole_character),
       cmocka_unit_test(a_prefix_goes_before_the_sentence),
   };
