@@ -43,7 +43,6 @@ class Writer(_leaving.Block):
             f"chunk_length={chunk_length}, max_timesteps={max_sequence_length}, delta_encoded={int(delta_encoded)}, "
             f"max_in_flight_items={max_in_flight_items}"
         )
-        self._structure: nest.Structure | None = None
         self._created_items = False
         self._writer = _core.StepWriter(client, max_sequence_length, chunk_length, max_in_flight_items, delta_encoded, timeout)
 
@@ -53,38 +52,36 @@ class Writer(_leaving.Block):
         Raises
         ------
         ValueError
-            Another number of leaves, another dtype or shape than the steps before.
+            Another number of leaves, another dtype or shape than the steps before, within a chunk. Where a chunk begins, which is
+            after `chunk_length` steps and after a `flush` that found items waiting, a step may differ from those before it; but
+            no item may have both.
         TypeError
             A leaf that cannot be stored, with its path.
         """
         leaves, structure = self._flatten(data)
         self._writer.append(leaves, structure, timeout)
-        self._structure = structure
 
     def append_sequence(self, sequence: Any, *, timeout: float | None = None) -> None:
         """Adds T steps at once: every leaf is an array [T, ...], T at least 1. At the timeout the steps before stay."""
         leaves, structure = self._flatten(sequence)
-        try:
-            self._writer.append_sequence(leaves, structure, timeout)
-        except (DeadlineExceededError, KeyboardInterrupt):
-            self._structure = structure  # of the steps before
-            raise
-        self._structure = structure
+        self._writer.append_sequence(leaves, structure, timeout)
 
     def _flatten(self, data: Any) -> tuple[list[Any], nest.Structure]:
         where: Exception | None = None
-        if self._structure is not None:
+        before = self._writer.structure
+        if before is not None:
             try:
-                return self._structure.flatten(data), self._structure
+                return before.flatten(data), before
             except ValueError as error:
                 where = error
         structure = nest.Structure(data)
-        if self._structure is not None and len(structure) != len(self._structure):
+        if before is not None and len(structure) != len(before):
             if self._writer.closed:  # that is why
                 raise FailedPreconditionError("a step for a Writer after Close has been called; make a new one")
-            raise InvalidArgumentError(
-                f"the step is inconsistent with those before, which have {len(self._structure)} leaves: {where}"
-            )
+            if not self._writer.begins_chunk:
+                raise InvalidArgumentError(
+                    f"the step is inconsistent with those before it in its chunk, which have {len(before)} leaves: {where}"
+                )
         return structure.flatten(data), structure
 
     def create_item(self, table: str, num_timesteps: int, priority: float, *, timeout: float | None = None) -> None:
@@ -98,19 +95,21 @@ class Writer(_leaving.Block):
             The item is not made: what earlier calls that timed out left queued is over 64 MiB, and was not confirmed in time; or
             another thread was in a call of this writer for so long.
         ValueError
-            More steps than were appended or are kept, a NaN priority, no such table, columns that do not fit its signature.
+            More steps than were appended or are kept, steps with other leaves, dtypes or shapes among them, a NaN priority, no
+            such table, columns that do not fit its signature.
         """
         steps = _arguments.integer("num_timesteps", num_timesteps)
         if not 1 <= steps < 2**32:
             raise InvalidArgumentError(f"num_timesteps must be a positive integer, got {steps}")
         try:
-            self._writer.create_item(table, steps, priority, self._structure, timeout)
+            self._writer.create_item(table, steps, priority, self._writer.structure, timeout)
         except (DeadlineExceededError, KeyboardInterrupt):
             self._created_items = True
             raise
         self._created_items = True
-        if self._structure is not None:
-            self._client._remember(table, self._structure)
+        structure = self._writer.structure
+        if structure is not None:
+            self._client._remember(table, structure)
 
     def flush(self, *, timeout: float | None = None) -> None:
         """Sends pending items without waiting for them; with none pending, waits until all are confirmed."""

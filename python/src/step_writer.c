@@ -7,7 +7,8 @@ typedef struct step_writer_object {
   core_state *state;
   client_object *client;
   rv_step_writer *writer;
-  core_mutex mutex; /* a writer belongs to one thread at a time */
+  PyObject *structure; /* of the newest step; NULL: there is none */
+  core_mutex mutex;    /* a writer belongs to one thread at a time */
 } step_writer_object;
 
 static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -30,6 +31,7 @@ static PyObject *step_writer_tp_new(PyTypeObject *type, PyObject *args, PyObject
   if (self == NULL) return NULL;
   self->state = state;
   self->writer = NULL;
+  self->structure = NULL;
   Py_INCREF(client);
   self->client = (client_object *)client;
   if (core_mutex_init(&self->mutex, state, self->client->client) < 0) {
@@ -56,6 +58,7 @@ static int step_writer_traverse(PyObject *object, visitproc visit, void *arg)
   step_writer_object *self = (step_writer_object *)object;
   Py_VISIT(Py_TYPE(object));
   Py_VISIT((PyObject *)self->client);
+  Py_VISIT(self->structure);
   return 0;
 }
 
@@ -71,6 +74,7 @@ static void step_writer_dealloc(PyObject *object)
     Py_END_ALLOW_THREADS
   }
   core_mutex_fini(&self->mutex);
+  Py_XDECREF(self->structure);
   Py_DECREF((PyObject *)self->client);
   PyObject_GC_Del(object);
   Py_DECREF((PyObject *)type);
@@ -78,6 +82,15 @@ static void step_writer_dealloc(PyObject *object)
 
 typedef rv_code (*append_function)(rv_step_writer *writer, const rv_tensor *columns, size_t num_columns, const rv_wait *wait,
                                    rv_error *err);
+
+/* Under the mutex: it is that of the newest step. Returns the one before, for the caller to let go of without the mutex. */
+static PyObject *exchange_structure(step_writer_object *self, PyObject *structure)
+{
+  PyObject *before = self->structure;
+  Py_INCREF(structure);
+  self->structure = structure;
+  return before;
+}
 
 static PyObject *append(step_writer_object *self, PyObject *args, append_function function)
 {
@@ -90,7 +103,8 @@ static PyObject *append(step_writer_object *self, PyObject *args, append_functio
   scratch_init(&s);
   size_t n = (size_t)PyList_Size(list);
   rv_tensor *columns = scratch_alloc(&s, n, sizeof *columns);
-  bool ok = columns != NULL;
+  const char *const *names = structure_names((structure_object *)structure);
+  bool ok = columns != NULL && names != NULL;
   for (size_t i = 0; ok && i < n; i++) {
     PyObject *value = PyList_GetItem(list, (Py_ssize_t)i);
     Py_INCREF(value);
@@ -100,10 +114,16 @@ static PyObject *append(step_writer_object *self, PyObject *args, append_functio
   if (ok && (ok = core_lock_within(&self->mutex, &time) == 0)) {
     rv_error err;
     core_wait wait;
+    PyObject *before = NULL;
+    const int64_t steps = rv_step_writer_num_steps(self->writer);
     core_wait_begin_rest(&wait, &time, NULL, false);
+    rv_step_writer_name_columns(self->writer, names, ((structure_object *)structure)->num_leaves);
     rv_code code = function(self->writer, columns, n, &wait.wait, &err);
+    rv_step_writer_name_columns(self->writer, NULL, 0);
     core_wait_end(&wait, code);
+    if (rv_step_writer_num_steps(self->writer) > steps) before = exchange_structure(self, structure);
     core_unlock(&self->mutex);
+    Py_XDECREF(before);
     ok = code == RV_OK;
     if (!ok) core_wait_raise(self->state, &wait, &err);
   }
@@ -253,19 +273,33 @@ static PyObject *step_writer_attribute(PyObject *object, void *closure)
   if (core_lock(&self->mutex) < 0) return NULL;
   int64_t steps = rv_step_writer_num_steps(self->writer);
   uint64_t episode_id = rv_step_writer_episode_id(self->writer);
-  bool closed = rv_step_writer_is_closed(self->writer);
+  bool begins_chunk = rv_step_writer_begins_chunk(self->writer), closed = rv_step_writer_is_closed(self->writer);
   core_unlock(&self->mutex);
   switch ((uintptr_t)closure) {
   case 0: return PyLong_FromLongLong(steps);
   case 1: return PyLong_FromUnsignedLongLong(episode_id);
+  case 3: return PyBool_FromLong(begins_chunk);
   default: return PyBool_FromLong(closed);
   }
+}
+
+/* Takes no lock: another thread may be waiting with it. */
+static PyObject *step_writer_structure(PyObject *object, void *closure)
+{
+  (void)closure;
+  PyObject *structure = ((step_writer_object *)object)->structure;
+  if (structure == NULL) Py_RETURN_NONE;
+  Py_INCREF(structure);
+  return structure;
 }
 
 static PyGetSetDef step_writer_getset[] = {
     {"num_steps", step_writer_attribute, NULL, "Steps appended.", (void *)0},
     {"episode_id", step_writer_attribute, NULL, "Of the one episode that it writes.", (void *)1},
     {"closed", step_writer_attribute, NULL, "Was close called?", (void *)2},
+    {"structure", step_writer_structure, NULL, "Of the newest step; None: there is none.", NULL},
+    {"begins_chunk", step_writer_attribute, NULL, "Does the next step begin a chunk, so that it may have other leaves?",
+     (void *)3},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMethodDef step_writer_methods[] = {

@@ -22,10 +22,17 @@ rv_code rv_column_new(uint32_t number, uint32_t keep, uint32_t chunk_length, rv_
   return RV_OK;
 }
 
+/* It is of rows of the column's dtype and shape. */
+static void drop_spare(rv_column *column)
+{
+  if (column->spare != NULL) rv_chunk_unref(column->spare);
+  column->spare = NULL;
+}
+
 void rv_column_free(rv_column *column)
 {
   if (column == NULL) return;
-  if (column->spare != NULL) rv_chunk_unref(column->spare);
+  drop_spare(column);
   rv_written_free_spares(column);
   rv_chunk_stamp_fini(&column->stamp);
   free(column->spans);
@@ -77,8 +84,38 @@ void rv_column_unfix(rv_column *column)
 {
   if (!column->tentative) return;
   column->known = column->tentative = false;
-  if (column->spare != NULL) rv_chunk_unref(column->spare);
-  column->spare = NULL;
+  drop_spare(column);
+}
+
+void rv_column_set_aside(rv_column *column)
+{
+  if (!column->known) return;
+  column->set_aside = true;
+  column->spec_aside = column->spec;
+  column->shape_aside = column->shape;
+  column->shape = NULL;
+  column->known = false;
+  drop_spare(column);
+}
+
+void rv_column_bring_back(rv_column *column)
+{
+  if (!column->set_aside) return;
+  free(column->shape);
+  column->shape = column->shape_aside;
+  column->spec = column->spec_aside;
+  column->known = true;
+  column->set_aside = false;
+}
+
+void rv_column_forget_aside(rv_column *column, int64_t row)
+{
+  if (!column->set_aside) return;
+  rv_column_expire(column, row);
+  drop_spare(column); /* what has just expired may have left one */
+  free(column->shape_aside);
+  column->trial = (rv_trial){.snappy = false};
+  column->set_aside = false;
 }
 
 rv_code rv_column_check(const rv_column *column, const rv_tensor *value, rv_error *err)

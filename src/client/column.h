@@ -36,6 +36,9 @@ struct rv_column {
   bool tentative; /* ... in the append that is being made */
   rv_chunk_column spec;
   int64_t *shape;
+  bool set_aside; /* while the columns begin anew (writer_anew.c): what it was stands here, */
+  rv_chunk_column spec_aside;
+  int64_t *shape_aside;
   uint32_t keep;
   rv_chunk_rule rule;
   rv_trial trial;
@@ -68,6 +71,10 @@ const char *rv_column_label(const rv_column *column, char out[RV_LABEL_MAX]);
 /* Takes the value's dtype and shape for the column's own (known, tentative). */
 rv_code rv_column_fix(rv_column *column, const rv_tensor *value, rv_error *err);
 void rv_column_unfix(rv_column *column);
+/* Nothing is known of it from now on but its rows; what was known comes back, or is forgotten together with the rows before `row`. */
+void rv_column_set_aside(rv_column *column);
+void rv_column_bring_back(rv_column *column);
+void rv_column_forget_aside(rv_column *column, int64_t row);
 /* RV_INVALID_ARGUMENT: other dtype or shape than the first cell's. */
 rv_code rv_column_check(const rv_column *column, const rv_tensor *value, rv_error *err);
 rv_spec rv_column_spec(const rv_column *column);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "client/paths.h"
+#include "client/step_change.h"
 #include "client/writer.h"
 #include "tensor/codec.h"
 
@@ -16,14 +17,15 @@ struct rv_step_writer {
   rv_writer *writer;
   uint32_t max_sequence_length, max_in_flight_items;
   uint32_t chunk_length;
-  size_t num_columns; /* 0: no step yet */
+  uint32_t chunk_steps;            /* in the chunk that the next step joins; 0: it begins one */
+  rv_step_change change;           /* the last */
+  size_t num_columns, column_room; /* 0: no step yet */
   bool closed;
   bool pending; /* in process: a writer elsewhere would still keep an item back for its chunk */
   rv_cell *cells;
   rv_run *runs;
   rv_item_column *columns;
-  const char *const *names; /* the caller's */
-  size_t num_names;
+  rv_step_names names; /* the caller's */
 };
 
 /* ---- life ---- */
@@ -97,13 +99,9 @@ static rv_code check_open(const rv_step_writer *steps, const char *call, rv_erro
 
 static rv_code begin(rv_step_writer *steps, size_t num_columns, rv_error *err)
 {
-  if (steps->num_columns != 0 && num_columns != steps->num_columns)
-    return rv_fail(err, RV_INVALID_ARGUMENT,
-                   "the step has %zu columns, which is inconsistent with the %zu of the steps before it", num_columns,
-                   steps->num_columns);
   if (num_columns == 0 || num_columns > RV_MAX_COLUMNS)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a step of %zu columns; 1 to %d are possible", num_columns, RV_MAX_COLUMNS);
-  if (steps->num_columns != 0) return RV_OK;
+  if (num_columns <= steps->column_room) return RV_OK;
   rv_cell *cells = realloc(steps->cells, num_columns * sizeof *cells);
   if (cells != NULL) steps->cells = cells;
   rv_run *runs = realloc(steps->runs, num_columns * sizeof *runs);
@@ -111,26 +109,42 @@ static rv_code begin(rv_step_writer *steps, size_t num_columns, rv_error *err)
   rv_item_column *columns = realloc(steps->columns, num_columns * sizeof *columns);
   if (columns != NULL) steps->columns = columns;
   if (cells == NULL || runs == NULL || columns == NULL) return rv_fail_memory(err, num_columns * sizeof *cells);
+  steps->column_room = num_columns;
   return RV_OK;
 }
 
-static bool is_chunk_full(const rv_step_writer *steps)
+static rv_code append_step(rv_step_writer *steps, size_t num_columns, rv_error *err)
 {
-  return rv_writer_num_rows(steps->writer) % steps->chunk_length == 0;
+  rv_writer *writer = steps->writer;
+  rv_step_change change;
+  if (!rv_step_change_find(writer, steps->cells, num_columns, steps->num_columns, &change))
+    return rv_writer_append(writer, steps->cells, num_columns, false, err);
+  rv_code code = RV_OK;
+  if (steps->chunk_steps > 0) {
+    code = rv_writer_check(writer, err);
+    if (code == RV_OK) code = rv_writer_failure(writer, false, err);
+    if (code != RV_OK) return code;
+    return rv_step_change_fail_within_chunk(&change, steps->chunk_steps, steps->chunk_length, &steps->names, err);
+  }
+  code = rv_writer_append_anew(writer, steps->cells, num_columns, err);
+  if (code == RV_OK) steps->change = change;
+  return code;
 }
 
 /* Makes room once, by waiting for everything that is under way. */
 static rv_code append_cells(rv_step_writer *steps, size_t num_columns, const rv_patience *patience, rv_error *err)
 {
-  rv_code code = rv_writer_append(steps->writer, steps->cells, num_columns, false, err);
+  rv_code code = append_step(steps, num_columns, err);
   if (code == RV_RESOURCE_EXHAUSTED) {
     const rv_wait rest = rv_patience_rest(patience);
     code = rv_writer_flush(steps->writer, 0, &rest, err);
-    if (code == RV_OK) code = rv_writer_append(steps->writer, steps->cells, num_columns, false, err);
+    if (code == RV_OK) code = append_step(steps, num_columns, err);
   }
   if (code != RV_OK) return code;
   steps->num_columns = num_columns;
-  if (is_chunk_full(steps)) steps->pending = false;
+  if (++steps->chunk_steps < steps->chunk_length) return RV_OK;
+  steps->chunk_steps = 0;
+  steps->pending = false;
   return RV_OK;
 }
 
@@ -200,8 +214,7 @@ static rv_code check_length(const rv_step_writer *steps, uint32_t num_timesteps,
 
 void rv_step_writer_name_columns(rv_step_writer *steps, const char *const *names, size_t num_names)
 {
-  steps->names = names;
-  steps->num_names = names == NULL ? 0 : num_names;
+  steps->names = (rv_step_names){.name = names, .count = names == NULL ? 0 : num_names};
 }
 
 void rv_step_writer_set_naming(rv_step_writer *steps, uint64_t naming)
@@ -243,10 +256,12 @@ rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uin
   if (code == RV_OK) code = check_length(steps, num_timesteps, err);
   if (code != RV_OK) return code;
   int64_t first = rv_writer_num_rows(steps->writer) - num_timesteps;
+  if (first < steps->change.first)
+    return rv_step_change_fail_across(&steps->change, num_timesteps, rv_writer_num_rows(steps->writer), &steps->names, err);
   for (size_t i = 0; i < steps->num_columns; i++) {
     steps->runs[i] = (rv_run){.column = (uint32_t)i, .count = num_timesteps, .first = first, .stride = 1};
     steps->columns[i] =
-        (rv_item_column){.runs = &steps->runs[i], .num_runs = 1, .name = i < steps->num_names ? steps->names[i] : NULL};
+        (rv_item_column){.runs = &steps->runs[i], .num_runs = 1, .name = i < steps->names.count ? steps->names.name[i] : NULL};
   }
   bool over = false;
   code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
@@ -257,7 +272,7 @@ rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uin
   }
   if (code != RV_OK && key != NULL) *key = 0;
   if (code != RV_OK) return code;
-  if (steps->writer->stream == NULL) steps->pending = !is_chunk_full(steps);
+  if (steps->writer->stream == NULL) steps->pending = steps->chunk_steps > 0;
   if (!over) return rv_writer_wait_for_sent(steps->writer, steps->max_in_flight_items, wait, err);
   const rv_wait rest = rv_patience_rest(&patience);
   return rv_writer_flush(steps->writer, 0, &rest, err);
@@ -269,6 +284,7 @@ rv_code rv_step_writer_flush(rv_step_writer *steps, const rv_wait *wait, rv_erro
   if (code != RV_OK) return code;
   if (steps->writer->num_waiting == 0 && !steps->pending) return rv_writer_flush(steps->writer, 0, wait, err);
   steps->pending = false;
+  steps->chunk_steps = 0; /* what items wait for is complete */
   rv_wait rest;
   bool remote = steps->writer->stream != NULL;
   if (remote) rv_writer_complete_for_items(steps->writer, 0, wait, &rest);
@@ -387,6 +403,10 @@ int64_t rv_step_writer_num_steps(const rv_step_writer *steps)
 uint64_t rv_step_writer_episode_id(const rv_step_writer *steps)
 {
   return rv_writer_episode_id(steps->writer);
+}
+bool rv_step_writer_begins_chunk(const rv_step_writer *steps)
+{
+  return steps->chunk_steps == 0;
 }
 bool rv_step_writer_is_closed(const rv_step_writer *steps)
 {

@@ -2,6 +2,7 @@
  *
  *   writer.c         life, flush, end_episode, what it knows
  *   writer_append.c  steps into columns, columns into chunks
+ *   writer_anew.c    columns that begin anew, with other dtypes and shapes
  *   writer_shares.c  which columns share a chunk
  *   writer_item.c    create_item: rows into slices, what is checked before anything is queued
  *   writer_local.c   items into tables of this process
@@ -69,7 +70,8 @@ struct rv_writer {
   uint32_t rows_at_once; /* that come before items are made of them; 0: not known */
   int64_t num_rows, episode_steps;
   bool step_open;
-  bool admitted; /* items in the making: room for them was asked before their step was taken (rv_writer_admits) */
+  bool begins_anew; /* in this append, in which a chunk gets no more room than the one before came to */
+  bool admitted;    /* items in the making: room for them was asked before their step was taken (rv_writer_admits) */
   uint64_t episode_id;
   uint64_t naming; /* of the next items */
   uint64_t serial; /* of appends and items, to mark what one of them has seen */
@@ -142,6 +144,9 @@ void rv_writer_complete_all(rv_writer *writer);
 /* NULL: no cell, name or configuration has come. */
 rv_column *rv_writer_column(const rv_writer *writer, uint32_t number);
 rv_code rv_writer_make_column(rv_writer *writer, uint32_t number, rv_column **out, rv_error *err);
+/* As rv_writer_append of a whole step, whose cells may be of other columns, dtypes and shapes than the rows before: those no item can refer to
+ * any more. If it fails, nothing has changed but that chunks are complete. Only where columns share chunks. */
+rv_code rv_writer_append_anew(rv_writer *writer, const rv_cell *cells, size_t num_cells, rv_error *err);
 /* First row that is still kept. */
 int64_t rv_writer_first_row(const rv_writer *writer, const rv_column *column);
 

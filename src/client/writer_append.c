@@ -92,10 +92,12 @@ static size_t local_share(const rv_writer *writer)
   return share == 0 ? 1 : share < LOCAL_FULL_BYTES ? share : LOCAL_FULL_BYTES;
 }
 
-static uint32_t room_of_local_chunk(const rv_chunk_rule *rule, size_t row_bytes, size_t share)
+static uint32_t room_of_local_chunk(const rv_writer *writer, const rv_chunk_rule *rule, size_t row_bytes)
 {
+  const size_t share = writer->local_full;
   size_t most = share < LOCAL_CHUNK_BYTES ? share : LOCAL_CHUNK_BYTES;
   size_t rows = rule->last_rows < LOCAL_FIRST_ROWS / 2 ? LOCAL_FIRST_ROWS : (size_t)2 * rule->last_rows;
+  if (writer->begins_anew) rows = rule->last_rows; /* columns that change in every chunk leave nothing unused */
   if (rows > LOCAL_MAX_ROWS) rows = LOCAL_MAX_ROWS;
   if (row_bytes > 0 && rows > most / row_bytes) rows = most / row_bytes;
   return rows > 0 ? (uint32_t)rows : 1;
@@ -134,8 +136,7 @@ static rv_code open_chunk(rv_writer *writer, rv_column *const *columns, uint32_t
   size_t row_bytes = 0;
   for (uint32_t i = 0; i < num_columns; i++) row_bytes += columns[i]->spec.row_bytes;
   if (writer->stream == NULL) writer->local_full = local_share(writer);
-  uint32_t rows =
-      writer->stream == NULL ? room_of_local_chunk(rule, row_bytes, writer->local_full) : rv_chunk_rule_room(rule, row_bytes);
+  uint32_t rows = writer->stream == NULL ? room_of_local_chunk(writer, rule, row_bytes) : rv_chunk_rule_room(rule, row_bytes);
   rv_written *chunk;
   rv_segment_source source = source_of(writer, columns, num_columns);
   rv_code code = rv_written_new(columns, num_columns, group, rows, rv_writer_random_key(writer), writer->episode_id,

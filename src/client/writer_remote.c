@@ -280,20 +280,32 @@ static rv_code describe(rv_writer *writer, rv_remote_item *item, rv_error *err)
   return RV_OK;
 }
 
-/* For a check that comes later. The specs belong to the writer's columns, which outlive the item. */
+/* For a check that comes later, when the writer's columns may have begun anew: behind the columns their names, specs, shapes, and the
+ * names' text. */
 static rv_code keep_columns(rv_writer *writer, rv_remote_item *item, rv_error *err)
 {
   if (item->flight.table->info != NULL || writer->config.no_validation) return RV_OK;
   const rv_parts *parts = &writer->parts;
-  size_t n = parts->num_columns, bytes = n * (sizeof *item->columns + sizeof *item->names);
-  for (size_t i = 0; i < n; i++)
+  size_t n = parts->num_columns, bytes = n * (sizeof *item->columns + sizeof *item->names + sizeof(rv_chunk_column));
+  size_t dimensions = 0;
+  for (size_t i = 0; i < n; i++) {
+    dimensions += parts->columns[i].spec->rank;
     if (parts->given[i].name != NULL) bytes += strlen(parts->given[i].name) + 1;
+  }
+  bytes += dimensions * sizeof(int64_t);
   item->columns = malloc(bytes);
   if (item->columns == NULL) return rv_fail_memory(err, bytes);
   memcpy(item->columns, parts->columns, n * sizeof *item->columns);
   item->names = (const char **)(void *)(item->columns + n);
-  char *text = (char *)(item->names + n);
-  for (size_t i = 0; i < n; i++) {
+  rv_chunk_column *spec = (rv_chunk_column *)(void *)(item->names + n);
+  int64_t *shape = (int64_t *)(void *)(spec + n);
+  char *text = (char *)(shape + dimensions);
+  for (size_t i = 0; i < n; i++, spec++) {
+    *spec = *parts->columns[i].spec;
+    if (spec->rank > 0) memcpy(shape, spec->shape, spec->rank * sizeof *shape);
+    spec->shape = shape;
+    shape += spec->rank;
+    item->columns[i].spec = spec;
     const char *name = parts->given[i].name;
     item->names[i] = name == NULL ? NULL : text;
     if (name != NULL) text = stpcpy(text, name) + 1;

@@ -232,6 +232,42 @@ said:
   check_items(place, SOME, false);
 }
 
+/* Pairs of steps: the pair that begins with step i has rows of 1 + i % 3 numbers, and a second column if i is odd. A step that failed is made again. */
+LIFE(a_step_writer_whose_columns_change_writes)
+{
+  enum { PAIRS = STEPS / 2 };
+  rv_step_writer *writer = NULL;
+  uint64_t keys[PAIRS] = {0};
+  bool all = false;
+  const rv_step_writer_config config = {.size = sizeof config, .max_sequence_length = 4, .chunk_length = 2};
+  TRY(rv_step_writer_new(place->client, &config, &writer, error));
+  TRY(rv_step_writer_wait_ready(writer, &patient, error));
+  for (int64_t i = 0; i < PAIRS; i++) {
+    const int64_t numbers[3] = {i, i, i}, shape[1] = {1 + i % 3};
+    const rv_tensor column = {.dtype = RV_INT64, .rank = 1, .shape = shape, .data = numbers}, step[2] = {column, column};
+    for (int k = 0; k < 2; k++) TRY_ITEMS(rv_step_writer_append(writer, step, 1 + (size_t)(i % 2), &patient, error));
+    TRY_ITEMS(rv_step_writer_create_item(writer, "t", 2, 1, &patient, &keys[i], error));
+  }
+  TRY_ITEMS(rv_step_writer_flush(writer, &patient, error));
+  TRY_ITEMS(rv_step_writer_flush(writer, &patient, error));
+  all = true;
+said:
+  rv_step_writer_free(writer);
+  for (int64_t i = 0; i < PAIRS; i++) {
+    rv_sample *sample = NULL;
+    rv_code code = keys[i] == 0 ? RV_NOT_FOUND : rv_client_get(place->client, "t", keys[i], &patient, &sample, NULL);
+    if (found_no_memory(code)) code = rv_client_get(place->client, "t", keys[i], &patient, &sample, NULL);
+    if (code == RV_NOT_FOUND && !all) continue;
+    assert_int_equal(code, RV_OK);
+    int64_t numbers[6];
+    const size_t size = 2 * (1 + (size_t)(i % 3)) * sizeof *numbers;
+    assert_int_equal(rv_sample_num_columns(sample), 1 + i % 2);
+    TRY(rv_sample_copy(sample, 0, numbers, size, error));
+    for (size_t k = 0; k < size / sizeof *numbers; k++) assert_int_equal(numbers[k], i);
+    rv_sample_unref(sample);
+  }
+}
+
 LIFE(a_structured_writer_writes)
 {
   rv_structured_writer *writer = NULL;
@@ -477,6 +513,7 @@ int main(void)
       IN_PROCESS_AND_REMOTE(rows_are_added_and_sampled),
       IN_PROCESS_AND_REMOTE(a_writer_writes),
       IN_PROCESS_AND_REMOTE(a_step_writer_writes),
+      IN_PROCESS_AND_REMOTE(a_step_writer_whose_columns_change_writes),
       IN_PROCESS_AND_REMOTE(a_structured_writer_writes),
       IN_PROCESS_AND_REMOTE(transitions_are_added),
       cmocka_unit_test_teardown(a_row_is_added_in_tls, lives_tell),

@@ -251,6 +251,13 @@ CALLS = [
     ("w = legacy(); w.create_item('nope', 1, 1.0)", None, None),
     ("w = legacy(); w.create_item('s', 1, 1.0)", "inconsistent with", None),
     ("w = legacy(); w.append([np.float32(1), np.float32(2)])", "inconsistent", None),
+    ("w = legacy(3); w.append([np.float32(1), np.int8(2)]); w.create_item('q', 1, 1.0); w.close(); "
+     "result = [x.tolist() for x in next(client.sample('q', emit_timesteps=False)).data]", None, None),
+    ("w = legacy(3); w.append([np.zeros(2, np.int8)]); w.create_item('q', 1, 1.0); w.close(); "
+     "result = [x.tolist() for x in next(client.sample('q', emit_timesteps=False)).data]", None, None),
+    ("w = legacy(1); w.create_item('q', 1, 1.0); w.flush(); w.append([np.zeros(2, np.int8)]); w.create_item('q', 1, 1.0); "
+     "w.close(); result = [x.data[0].tolist() for x in client.sample('q', 2, emit_timesteps=False)]", None, None),
+    ("w = legacy(); w.append([np.zeros(2, np.float32)])", None, None),
     ("w = legacy(); w.append([None])", None, None),
     ("w = legacy(); result = w.append_sequence([np.zeros(2, np.float32)])", None, None),
     ("w = legacy(); w.append_sequence([])", None, None),

@@ -57,6 +57,17 @@ class Differences:
         return [count, outcome(lambda: list(client.sample("queue", count, emit_timesteps=False)), "Cannot slice")]
 
     @staticmethod
+    def a_legacy_item_across_a_change_of_dtype(module, client):
+        writer = client.writer(max_sequence_length=4, chunk_length=2)
+        for step in (np.float32(0), np.float32(1), np.int32(2), np.int32(3)):
+            writer.append([step])
+        writer.create_item("queue", 2, 1.0)
+        made = outcome(lambda: writer.create_item("queue", 3, 2.0), "dtypes")
+        writer.close()
+        count = client.server_info()["queue"].current_size
+        return [made, count, outcome(lambda: list(client.sample("queue", count, emit_timesteps=False)), "data types")]
+
+    @staticmethod
     def a_writer_one_of_whose_items_failed(module, client):
         writer = client.trajectory_writer(num_keep_alive_refs=1, validate_items=False)
         writer.append([np.int64(1)])
@@ -183,6 +194,13 @@ STATED = {
         "T>O": [3, raised()],
         "O>T": [4, raised()],
         "O>O": [4, raised()],
+    },
+    # Theirs makes an item of both, which nobody can read; our server refuses it.
+    "a_legacy_item_across_a_change_of_dtype": {
+        "T>T": [raised(), 2, raised("ValueError", says=["data types"])],
+        "T>O": [raised(), 1, raised()],
+        "O>T": [raised("ValueError", says=["dtypes"]), 1, raised()],
+        "O>O": [raised("ValueError", says=["dtypes"]), 1, raised()],
     },
     "a_writer_one_of_whose_items_failed": (
         "client",

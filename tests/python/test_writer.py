@@ -86,6 +86,102 @@ def test_steps_must_have_the_same_columns(client):
         writer.append([1, None])
 
 
+def kinds(client, n):
+    samples = client.sample("t", n, emit_timesteps=False)
+    return [[(column.dtype.name, column.shape, column.ravel().tolist()) for column in sample.data] for sample in samples]
+
+
+# dm-reverb 0.14.0, run as a black box: rows of another dtype, shape or number are taken where a chunk begins (after chunk_length
+# steps, and after a flush that sent an item), and are a ValueError elsewhere. It takes an item over both, too, which then cannot be
+# read (dtypes: ValueError, shapes: the reader aborts, fewer columns: ValueError) or has only the columns of its first step.
+def test_columns_change_where_a_chunk_begins(client):
+    with client.writer(4, chunk_length=2) as writer:
+        for step in ({"x": np.zeros(2, np.float32)}, {"x": np.ones(3, np.int32)}, {"y": 2.0, "x": "text"}, {"x": np.ones(1)}):
+            for _ in range(2):
+                writer.append(step)
+            writer.create_item("t", 2, 1.0)
+    assert kinds(client, 4) == [
+        [("float32", (2, 2), [0.0] * 4)],
+        [("int32", (2, 3), [1] * 6)],
+        [("object", (2,), [b"text"] * 2), ("float64", (2,), [2.0] * 2)],
+        [("float64", (2, 1), [1.0] * 2)],
+    ]
+
+
+def test_a_flush_that_sends_an_item_ends_its_chunk(client):
+    with client.writer(4, chunk_length=4) as writer:
+        writer.append([1])
+        writer.flush()  # of nothing
+        with pytest.raises(ValueError, match="wrong dtype for column 0"):
+            writer.append([1.5])
+        writer.create_item("t", 1, 1.0)
+        writer.flush()
+        writer.append([1.5, 2])
+        writer.create_item("t", 1, 1.0)
+    assert sampled(client, 2) == [[[1]], [[1.5], [2]]]
+
+
+def test_within_a_chunk_the_error_names_the_column_and_where_the_next_begins(client):
+    writer = client.writer(4, chunk_length=3)
+    writer.append({"a": 1, "b": np.zeros(2)})
+    with pytest.raises(
+        ValueError, match=r'shape for column 1 "b": got float64\[3\].* have float64\[2\].*, 2 more .*chunk_length 3'
+    ):
+        writer.append({"a": 1, "b": np.zeros(3)})
+    with pytest.raises(ValueError, match="inconsistent with those before it in its chunk, which have 2 leaves"):
+        writer.append({"a": 1})
+    writer.append({"a": 2, "b": np.ones(2)})
+    writer.create_item("t", 2, 1.0)
+    writer.close()
+    assert sampled(client) == [[[1, 2], [[0, 0], [1, 1]]]]
+
+
+def test_no_item_has_steps_from_before_and_after_a_change(client):
+    with client.writer(4, chunk_length=1) as writer:
+        writer.append({"a": np.zeros(2), "b": 1})
+        writer.append({"a": np.zeros(2), "b": 2})
+        writer.append({"a": np.zeros(3), "b": 3})
+        words = (
+            r'column 0 "a": .* incompatible shapes .* float64\[2\] before step 2, and float64\[3\] from it on.* last 1 at most'
+        )
+        with pytest.raises(ValueError, match=words):
+            writer.create_item("t", 2, 1.0)
+        writer.create_item("t", 1, 1.0)
+        writer.append({"a": np.zeros(3), "b": 3.5})
+        with pytest.raises(ValueError, match=r'column 1 "b": .* different dtypes .* int64\[\] .* float64\[\]'):
+            writer.create_item("t", 3, 1.0)
+        writer.append({"a": np.zeros(3)})
+        with pytest.raises(ValueError, match="number of their columns is 2 before step 4, and 1 from it on"):
+            writer.create_item("t", 2, 1.0)
+        writer.create_item("t", 1, 1.0)
+    assert sampled(client, 2) == [[[[0, 0, 0]], [3]], [[[0, 0, 0]]]]
+
+
+def test_a_sequence_is_as_so_many_steps(client):
+    with client.writer(4, chunk_length=2) as writer:
+        writer.append_sequence([np.arange(4)])
+        writer.create_item("t", 4, 1.0)
+        writer.append_sequence([np.arange(3.0), np.arange(3)])
+        with pytest.raises(ValueError, match="inconsistent"):
+            writer.append_sequence([np.arange(3)])
+        writer.create_item("t", 3, 1.0)
+    assert sampled(client, 2) == [[[0, 1, 2, 3]], [[0, 1, 2], [0, 1, 2]]]
+
+
+def test_items_of_changed_columns_must_fit_the_signature(connect):
+    signature = {"x": reverie.TensorSpec([2], np.float32, "x")}
+    client = connect(reverie.Table.queue("t", 100, signature=signature))
+    with client.writer(1) as writer:
+        for size in (2, 3, 2):
+            writer.append({"x": np.zeros(size, np.float32)})
+            if size == 2:
+                writer.create_item("t", 1, 1.0)
+                continue
+            with pytest.raises(ValueError, match="inconsistent with"):
+                writer.create_item("t", 1, 1.0)
+    assert len(sampled(client, 2)) == 2
+
+
 def test_a_step_that_was_refused_says_nothing_of_those_after_it(client):
     with client.writer(2) as writer:
         for refused in ({"a": None}, {}):
