@@ -125,17 +125,25 @@ static bool column_fits(const rv_spec *spec, const rv_trajectory_column *column,
   return (column->squeeze || !exactly) && shape_fits(spec, -1, column->spec);
 }
 
-static rv_code misfit(const rv_spec *spec, const char *table, uint32_t index, const rv_trajectory_column *column, rv_error *err)
+/* As which of the two that would fit is it meant? Who gives rows does not see the length that an item has. */
+static bool is_meant_as_row(const rv_spec *spec, const rv_trajectory_column *column, bool exactly)
 {
+  return column->squeeze || (!exactly && spec->rank != (int32_t)column->spec->rank + 1);
+}
+
+static rv_code misfit(const rv_spec *spec, const char *table, uint32_t index, const rv_trajectory_column *column, bool exactly,
+                      rv_error *err)
+{
+  const bool as_row = is_meant_as_row(spec, column, exactly);
   char want[128], got[128];
   int64_t shape[RV_MAX_RANK + 1];
   uint32_t rank = 0;
-  if (!column->squeeze) shape[rank++] = column->length;
+  if (!as_row) shape[rank++] = column->length;
   for (uint32_t d = 0; d < column->spec->rank && rank <= RV_MAX_RANK; d++) shape[rank++] = column->spec->shape[d];
   bool one_row =
       !column->squeeze && column->length == 1 && spec->dtype == column->spec->dtype && shape_fits(spec, -1, column->spec);
   bool convert = spec->dtype != column->spec->dtype && spec->dtype != RV_STRING && column->spec->dtype != RV_STRING &&
-                 shape_fits(spec, column->squeeze ? -1 : column->length, column->spec);
+                 shape_fits(spec, as_row ? -1 : column->length, column->spec);
   char remedy[80] = "";
   if (one_row) snprintf(remedy, sizeof remedy, "; squeeze its one row (history[-1], not history[-1:])");
   if (convert) snprintf(remedy, sizeof remedy, "; convert it first (NumPy: .astype(\"%s\"))", rv_dtype_name(spec->dtype));
@@ -170,7 +178,8 @@ static rv_code fits(const rv_signature *signature, const char *table, const rv_t
                    signature->num_specs, name_columns(names, sizeof names, signature), (unsigned)num_columns);
   }
   for (uint32_t i = 0; i < num_columns; i++)
-    if (!column_fits(&signature->specs[i], &columns[i], exactly)) return misfit(&signature->specs[i], table, i, &columns[i], err);
+    if (!column_fits(&signature->specs[i], &columns[i], exactly))
+      return misfit(&signature->specs[i], table, i, &columns[i], exactly, err);
   return RV_OK;
 }
 

@@ -14,7 +14,8 @@ rv_code rv_signature_check(const rv_signature *signature, rv_error *err);
 /* A column fits a spec if its dtype is the same and its shape, [length, ...row] or, squeezed, [...row], is compatible; an
  * unsqueezed column also if its row shape alone is (signatures of single steps). Of each column `spec`, `length` and `squeeze`
  * are read. A signature without specs takes anything. RV_INVALID_ARGUMENT: `table "replay": signature of column 0 "obs" is
- * float32[84,84], got uint8[4,84,84,1], which is inconsistent with it`, for Reverb's users look for that word. */
+ * float32[84,84], got uint8[84,84,1], which is inconsistent with it`, for Reverb's users look for that word. Before the row's shape
+ * stands the length where the signature has as many dimensions. */
 rv_code rv_signature_fits(const rv_signature *signature, const char *table, const rv_trajectory_column *columns,
                           uint32_t num_columns, rv_error *err);
 /* The same for items of whoever knows whether a column is squeezed: an unsqueezed one must fit with its length. */

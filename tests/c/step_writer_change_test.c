@@ -239,7 +239,7 @@ static void a_signature_holds_for_columns_that_have_changed(bool remote)
   OK(append_one(writer, RV_FLOAT32, 2, 1, error));
   OK(rv_step_writer_create_item(writer, "typed", 1, 1, &patient, NULL, error));
   OK(append_one(writer, RV_FLOAT32, 3, 2, error));
-  FAILS(RV_INVALID_ARGUMENT, "float32[1,3], which is inconsistent with it",
+  FAILS(RV_INVALID_ARGUMENT, "is float32[?,2], got float32[1,3], which is inconsistent with it",
         rv_step_writer_create_item(writer, "typed", 1, 1, &patient, NULL, error));
   OK(append_one(writer, RV_FLOAT32, 2, 3, error));
   OK(rv_step_writer_create_item(writer, "typed", 1, 1, &patient, NULL, error));

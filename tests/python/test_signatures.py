@@ -193,6 +193,30 @@ def test_a_signature_sees_the_time_dimension_of_a_trajectory(connect):
         writer.flush()
 
 
+def test_a_misfit_shows_the_shape_that_was_given(connect):
+    rows = make_table("rows", signature={"x": TensorSpec([2], "float32", "x")})
+    runs = make_table("runs", signature={"x": TensorSpec([None, 2], "float32", "x")})
+    client = connect(rows, runs)
+    row = {"x": np.zeros(3, np.float32)}
+    with pytest.raises(ValueError, match=r"is float32\[2\], got float32\[3\], which is inconsistent with it"):
+        client.insert(row, {"rows": 1.0})
+    with pytest.raises(
+        ValueError, match=r'is float32\[2\], got float64\[2\], .*; convert it first \(NumPy: .astype\("float32"\)\)'
+    ):
+        client.insert({"x": np.zeros(2)}, {"rows": 1.0})
+    writer = client.writer(2)
+    writer.append(row)
+    writer.append(row)
+    with pytest.raises(ValueError, match=r"is float32\[2\], got float32\[3\]"):
+        writer.create_item("rows", 2, 1.0)
+    with pytest.raises(ValueError, match=r"is float32\[\?,2\], got float32\[2,3\]"):  # of what an item has
+        writer.create_item("runs", 2, 1.0)
+    trajectories = client.trajectory_writer(2)
+    trajectories.append(row)
+    with pytest.raises(ValueError, match=r"is float32\[2\], got float32\[1,3\]"):
+        trajectories.create_item("rows", 1.0, {"x": trajectories.history["x"][:]})
+
+
 def test_data_is_unpacked_as_the_signature(connect):
     client = connect(make_table(signature={"x": TensorSpec([1, 2], "int8"), "y": (TensorSpec([1], "int64"),)}))
     client.insert({"x": np.zeros(2, np.int8), "y": (3,)}, {"t": 1.0})
