@@ -391,6 +391,8 @@ class TrajectoryWriter:
     @property
     def step_is_open(self) -> bool:
         """Was the last append a partial step?"""
+    @property
+    def _is_initialised(self) -> bool: ...
     def append(self, data: Any, *, partial_step: bool = False) -> None:
         """Adds one row to the columns of the data's leaves. Never waits; the data is copied.
 

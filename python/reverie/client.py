@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reverie import _arguments, _core, _inproc, nest, table_info
+from reverie._unmade import set_by_init
 from reverie.batches import BatchIterator
 from reverie.errors import CancelledError, FailedPreconditionError, InvalidArgumentError
 from reverie.journal import JournalInfo
@@ -74,6 +75,9 @@ class Client(_core.Client):
     called with the address, and with those options only that its own constructor takes, as this one was given them.
     """
 
+    _address: str = set_by_init()
+    _saved_here: tuple[_core.Checkpointer | None, _core.Store] | None = set_by_init()
+
     def __init__(
         self,
         server_address: str | bytes | Server,
@@ -107,7 +111,7 @@ class Client(_core.Client):
                     "give the server an address and connect to that"
                 )
             super().__init__(store=server._store, max_message_bytes=message_bytes)
-            self._saved_here: tuple[_core.Checkpointer | None, _core.Store] | None = (server._internal, server._store)
+            self._saved_here = (server._internal, server._store)
         else:
             if not self._address.startswith("unix:"):
                 tls, token = from_environment(tls, token)

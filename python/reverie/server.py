@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _arguments, _core, _inproc, _log
 from reverie._latch import Latch
+from reverie._unmade import set_by_init
 from reverie.batches import LOOK
 from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverie.errors import AddressInUseError, DeadlineExceededError, FailedPreconditionError, OpenPortWarning, UnavailableError
@@ -111,6 +112,10 @@ class Server:
         Another server has the journal; a journal goes on from the newest checkpoint, and none was given.
     """
 
+    _stopped: Latch = set_by_init()
+    _name: str | None = set_by_init()
+    _port: int | None = set_by_init()
+
     def __init__(
         self,
         tables: Sequence[Table] | None = None,
@@ -142,8 +147,8 @@ class Server:
         self._stopped = Latch()
         self._stop_lock = threading.RLock()  # a signal handler may stop it while its thread does
         self._server: _core.Server | None = None
-        self._name: str | None = None
-        self._port: int | None = None
+        self._name = None
+        self._port = None
         self._tables = _check_tables(tables)
         if isinstance(port, bool):
             raise TypeError(f"port must be an integer, got {port!r}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reverie import _arguments, _dtypes, _structured_value, extensions, nest, selectors, specs, table_info
 from reverie import rate_limiters as limiters
+from reverie._unmade import set_by_init
 from reverie.cc.schema_pb2 import RateLimiterInfo, TableWorkerTime
 from reverie.table_info import TableInfo, options_of
 
@@ -58,6 +59,10 @@ class Table:
         A selector, a limiter or a number of the wrong kind.
     """
 
+    _name: str = set_by_init()
+    _extensions: Any = set_by_init()
+    _store: _core.Store | None = set_by_init()
+
     def __init__(
         self,
         name: str,
@@ -90,7 +95,7 @@ class Table:
         self._extensions = _as_extensions(extensions, name)
         self._signature = specs.canonical_signature(signature)
         self._encoded = None if self._signature is None else _encode_signature(self._signature)
-        self._store: _core.Store | None = None
+        self._store = None
         self._server_stopped: Latch | None = None
 
     @classmethod

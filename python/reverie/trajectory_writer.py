@@ -136,5 +136,8 @@ class TrajectoryWriter(_leaving.Block, _core.TrajectoryWriter):
         """What became of the items so far. May be called from any thread."""
         return WriterStatus(**self._status())
 
+    def _is_made(self) -> bool:
+        return self._is_initialised
+
     def __reduce__(self) -> Any:
         raise TypeError("a TrajectoryWriter cannot be pickled; pickle its client and make a new one")

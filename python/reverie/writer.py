@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 from reverie import _arguments, _core, _leaving, nest
+from reverie._unmade import set_by_init
 from reverie.errors import DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, ReverieError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Writer(_leaving.Block):
     """
 
     _ends_with_block = True
+    _writer: _core.StepWriter = set_by_init()
 
     def __init__(
         self,

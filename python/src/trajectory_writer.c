@@ -576,11 +576,18 @@ static PyMethodDef writer_methods[] = {
      "calls close, ends with CancelledError. Idempotent."},
     {NULL, NULL, 0, NULL}};
 
+static PyObject *writer_is_initialised(PyObject *object, void *closure)
+{
+  (void)closure;
+  return PyBool_FromLong(((writer_object *)object)->stream != NULL);
+}
+
 static PyGetSetDef writer_getset[] = {
     {"history", writer_history, NULL,
      "The columns so far, in the nest of the data, a new one each time: index them to make the columns of an item.", NULL},
     {"episode_steps", writer_episode_steps, NULL, "Completed steps of this episode.", NULL},
     {"step_is_open", writer_step_is_open, NULL, "Was the last append a partial step?", NULL},
+    {"_is_initialised", writer_is_initialised, NULL, "Was __init__ called?", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot writer_slots[] = {

@@ -592,6 +592,26 @@ def test_test_doubles_may_subclass_without_calling_the_base(queue):
     gc.collect()
 
 
+def test_the_block_of_a_double_is_its_own_affair(queue):
+    class Double(reverie.TrajectoryWriter):
+        def __init__(self):
+            self.flushes = 0
+
+        def flush(self, *given, **named):
+            self.flushes += 1
+
+    with Double() as double:
+        assert double.flushes == 0
+    assert double.flushes == 1
+    with pytest.raises(KeyError), double:
+        raise KeyError("mine")
+    assert double.flushes == 2
+    for quick in (KeyboardInterrupt, DeadlineExceededError):
+        with pytest.raises(quick), double:
+            raise quick
+    assert double.flushes == 2
+
+
 def test_appends_of_several_threads_are_taken_one_after_another(queue):
     writer = queue.trajectory_writer(1)
     image = np.zeros((300, 300), np.float32)
