@@ -58,6 +58,13 @@ RV_API rv_code rv_transitions_new(rv_client *client, const rv_transitions_config
 RV_API rv_code rv_transitions_add(rv_transitions *transitions, const rv_tensor *columns, size_t num_columns,
                                   const double *priorities, size_t *added, const rv_wait *wait, rv_error *err);
 
+/* As rv_transitions_add for those environments alone whose `where` (num_envs) is true; NULL: for all. The rows of the others are not
+ * looked at, nor are their priorities, and their environments stay where they are. For steps in which some environments only reset
+ * themselves, which are no transitions. *added counts, and the error of a step that went in partly tells, the rows that are taken. */
+RV_API rv_code rv_transitions_add_where(rv_transitions *transitions, const rv_tensor *columns, size_t num_columns,
+                                        const double *priorities, const bool *where, size_t *added, const rv_wait *wait,
+                                        rv_error *err);
+
 /* Waits until everything that was added is in the table; in process it is. RV_DEADLINE_EXCEEDED says what it waits for. Other
  * errors are what the server refused, told until they are discarded. */
 RV_API rv_code rv_transitions_flush(rv_transitions *transitions, const rv_wait *wait, rv_error *err);

@@ -23,11 +23,18 @@ class Transitions(_leaving.Block):
 
         with client.transitions("replay", envs.num_envs, next={"next_obs": "obs"}, stack={"obs": 4}) as writer:
             obs, _ = envs.reset()
+            over = np.zeros(envs.num_envs, bool)
             while training:
                 action = policy(obs)
                 next_obs, reward, terminated, truncated, infos = envs.step(action)
-                writer.add({"obs": obs, "action": action, "reward": reward, "next_obs": next_obs, "done": terminated})
-                obs = next_obs
+                step = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs, "done": terminated}
+                writer.add(step, where=~over)
+                obs, over = next_obs, terminated | truncated
+
+    `where` is for environments that reset themselves by a step of its own, as Gymnasium's do unless told otherwise
+    (``AutoresetMode.NEXT_STEP``): that step leads from the last observation of an episode to the first of the next one, is no
+    transition, and would be learned from as one that is not done. With ``AutoresetMode.SAME_STEP`` there is no such step, but the last
+    observation is in ``infos["final_obs"]``, and ``next_obs`` must have it from there.
 
     What is sampled is what was added, as after `Client.add_batch`: the same columns, shapes and dtypes. In the table the rows of
     ``next_obs`` are those of ``obs`` one step on, and each frame of a stack is stored once. That is found out by comparing
@@ -68,8 +75,10 @@ class Transitions(_leaving.Block):
         """Was `close` called?"""
         return self._closed
 
-    def add(self, data: Any, priority: ArrayLike | None = None, *, timeout: float | None = 60.0) -> None:
-        """Adds one step of every environment.
+    def add(
+        self, data: Any, priority: ArrayLike | None = None, *, where: ArrayLike | None = None, timeout: float | None = 60.0
+    ) -> None:
+        """Adds one step of every environment, or of some.
 
         Parameters
         ----------
@@ -78,6 +87,9 @@ class Transitions(_leaving.Block):
             step fixes structure, dtypes and row shapes.
         priority : float or array_like, optional
             Of all rows, or [num_envs]; 1.0 by default.
+        where : array_like of bool, optional
+            [num_envs]: the environments whose rows are added. The others' are left out, and their priorities not looked at. All by
+            default.
         timeout : float, optional
             Seconds; None waits for ever. In process the rows are in the table when this returns, which waits while the rate
             limiter forbids it. To a server elsewhere they are on their way (`flush`): it waits only until the server has said
@@ -90,7 +102,7 @@ class Transitions(_leaving.Block):
             column of `Client.transitions` that the data does not have, or that is unlike what it is said to be; a NaN priority.
             Nothing was added.
         TypeError
-            A leaf that cannot be stored.
+            A leaf that cannot be stored, a `where` that is not of bools.
         UnimplementedError
             A leaf of strings.
         DeadlineExceededError
@@ -100,7 +112,7 @@ class Transitions(_leaving.Block):
         """
         writer = self._writer
         if writer is not None:
-            writer.add(data, priority, timeout)
+            writer.add(data, priority, where, timeout)
             return
         if self._closed:
             raise FailedPreconditionError("close has been called on this transitions writer; make a new one")
@@ -109,7 +121,7 @@ class Transitions(_leaving.Block):
         try:
             if self._closed:  # meanwhile, by another thread or a signal handler, which may not have seen this writer
                 writer.close()
-            writer.add(data, priority, timeout)
+            writer.add(data, priority, where, timeout)
         except BaseException:
             self._writer = None  # the first step that is added is what fixes the structure
             raise

@@ -217,28 +217,51 @@ static int priorities_of(const transitions_object *self, PyObject *given, scratc
   return 0;
 }
 
-static const char *const add_names[] = {"data", "priority", "timeout"};
-static const core_signature add_signature = {"add", add_names, 3, 3, 3};
+/* A bool for each environment; NULL for None. 0; -1 with an exception. */
+static int where_of(const transitions_object *self, PyObject *given, scratch *s, const bool **out)
+{
+  *out = NULL;
+  if (given == Py_None) return 0;
+  PyObject *object = PyArray_FromAny(given, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
+  if (object == NULL && !core_clear_refusal()) return -1;
+  PyArrayObject *array = (PyArrayObject *)object;
+  if (array == NULL || PyArray_TYPE(array) != NPY_BOOL) {
+    PyErr_Format(PyExc_TypeError, "where must be bools, one for each environment, got %R", given);
+  } else if (PyArray_NDIM(array) != 1 || (size_t)PyArray_DIM(array, 0) != self->num_envs) {
+    PyErr_Format(PyExc_ValueError, "where must have shape (%zu,), one bool for each environment", self->num_envs);
+  } else {
+    bool *where = scratch_alloc(s, self->num_envs, sizeof *where);
+    const npy_bool *bytes = PyArray_DATA(array); /* a view of other bytes may have more than 0 and 1 */
+    for (size_t i = 0; where != NULL && i < self->num_envs; i++) where[i] = bytes[i] != 0;
+    *out = where;
+  }
+  Py_XDECREF(object);
+  return *out == NULL ? -1 : 0;
+}
+
+static const char *const add_names[] = {"data", "priority", "where", "timeout"};
+static const core_signature add_signature = {"add", add_names, 4, 4, 4};
 
 static PyObject *transitions_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
   transitions_object *self = (transitions_object *)object;
-  PyObject *given[3];
+  PyObject *given[4];
   core_time time;
   if (core_parse(&add_signature, args, nargs, kwnames, given) < 0) return NULL;
-  if (core_time_begin(given[2], CLIENT_DEFAULT_TIMEOUT, &time) < 0) return NULL;
+  if (core_time_begin(given[3], CLIENT_DEFAULT_TIMEOUT, &time) < 0) return NULL;
   scratch s;
   scratch_init(&s);
   size_t bytes = 0;
   const double *priorities;
+  const bool *where;
   rv_tensor *columns = tensors_of(self, given[0], &s, &bytes);
-  bool ok = columns != NULL && priorities_of(self, given[1], &s, &priorities) == 0;
+  bool ok = columns != NULL && priorities_of(self, given[1], &s, &priorities) == 0 && where_of(self, given[2], &s, &where) == 0;
   if (ok && (ok = enter(self, &time) == 0)) {
     rv_error err;
     core_wait wait;
     core_wait_begin_rest(&wait, &time, self->cancel, self->client->in_process && bytes <= CLIENT_SMALL_BYTES);
-    rv_code code =
-        rv_transitions_add(self->transitions, columns, self->structure->num_leaves, priorities, NULL, &wait.wait, &err);
+    rv_code code = rv_transitions_add_where(self->transitions, columns, self->structure->num_leaves, priorities, where, NULL,
+                                            &wait.wait, &err);
     core_wait_end(&wait, code);
     leave(self);
     ok = code == RV_OK;

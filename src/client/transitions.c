@@ -174,10 +174,10 @@ static bool has_next(const rv_transitions *transitions)
   return false;
 }
 
-void rv_transitions_note_step(rv_transitions *transitions, size_t went_on)
+void rv_transitions_note_step(rv_transitions *transitions, size_t rows, size_t went_on)
 {
   if (transitions->rows_judged) return;
-  transitions->rows_seen += transitions->num_envs;
+  transitions->rows_seen += rows;
   transitions->rows_on += went_on;
   if (transitions->rows_seen < ROWS_JUDGED || transitions->rows_seen / STEPS_JUDGED < transitions->num_envs) return;
   transitions->rows_judged = true;
@@ -345,7 +345,7 @@ static rv_code begin(rv_transitions *transitions, const rv_tensor *columns, rv_e
 static rv_code check_priorities(const rv_transitions *transitions, const double *priorities, rv_error *err)
 {
   for (size_t i = 0; priorities != NULL && i < transitions->num_envs; i++)
-    if (priorities[i] != priorities[i])
+    if (priorities[i] != priorities[i] && rv_row_is_taken(transitions, i))
       return rv_fail(err, RV_INVALID_ARGUMENT, "the priority of environment %zu is nan (not a number)", i);
   return RV_OK;
 }
@@ -360,12 +360,16 @@ static void take_back_first(rv_transitions *transitions, rv_code code)
   transitions->known = false;
 }
 
-rv_code rv_transitions_add(rv_transitions *transitions, const rv_tensor *columns, size_t num_columns, const double *priorities,
-                           size_t *added, const rv_wait *wait, rv_error *err)
+static size_t count_taken(const rv_transitions *transitions)
 {
-  size_t ignored;
-  if (added == NULL) added = &ignored;
-  *added = 0;
+  size_t n = 0;
+  for (size_t env = 0; env < transitions->num_envs; env++) n += rv_row_is_taken(transitions, env);
+  return n;
+}
+
+static rv_code add_step(rv_transitions *transitions, const rv_tensor *columns, size_t num_columns, const double *priorities,
+                        size_t *added, const rv_wait *wait, rv_error *err)
+{
   rv_code code = check_open(transitions, err);
   if (code == RV_OK && num_columns != transitions->num_columns)
     code = rv_fail(err, RV_INVALID_ARGUMENT, "the step has %zu columns; this writer's rows have %u", num_columns,
@@ -378,8 +382,26 @@ rv_code rv_transitions_add(rv_transitions *transitions, const rv_tensor *columns
   transitions->begun |= *added > 0;
   take_back_first(transitions, code);
   if (code != RV_OK && *added > 0)
-    rv_error_prefix(err, "%zu of the step's %zu rows were added, in the environments' order", *added, transitions->num_envs);
+    rv_error_prefix(err, "%zu of the step's %zu rows were added, in the environments' order", *added, count_taken(transitions));
   return code;
+}
+
+rv_code rv_transitions_add_where(rv_transitions *transitions, const rv_tensor *columns, size_t num_columns,
+                                 const double *priorities, const bool *where, size_t *added, const rv_wait *wait, rv_error *err)
+{
+  size_t ignored;
+  if (added == NULL) added = &ignored;
+  *added = 0;
+  transitions->where = where;
+  rv_code code = add_step(transitions, columns, num_columns, priorities, added, wait, err);
+  transitions->where = NULL;
+  return code;
+}
+
+rv_code rv_transitions_add(rv_transitions *transitions, const rv_tensor *columns, size_t num_columns, const double *priorities,
+                           size_t *added, const rv_wait *wait, rv_error *err)
+{
+  return rv_transitions_add_where(transitions, columns, num_columns, priorities, NULL, added, wait, err);
 }
 
 rv_code rv_transitions_flush(rv_transitions *transitions, const rv_wait *wait, rv_error *err)

@@ -64,6 +64,7 @@ struct rv_transitions {
   uint32_t reach, whole_reach;
   size_t rows_seen, rows_on; /* of the first ones: how many there were, and went on from the one before */
   bool rows_judged;
+  const bool *where;           /* while a step is added: whose rows are taken; NULL: all environments' */
   rv_local_transitions *local; /* one of the two, from the first step on */
   rv_remote_transitions *remote;
 };
@@ -79,6 +80,12 @@ uint32_t rv_transitions_back(const rv_transitions *transitions, rv_kind kind, ui
 static inline uint32_t rv_transitions_frames(const rv_transitions *transitions, uint32_t index)
 {
   return transitions->kept[transitions->given[index].kept].frames;
+}
+
+/* Is the environment's row of the step that is being added to become an item? */
+static inline bool rv_row_is_taken(const rv_transitions *transitions, size_t env)
+{
+  return transitions->where == NULL || transitions->where[env];
 }
 
 /* One row of a column of environment `env`: all its frames. */
@@ -99,8 +106,8 @@ static inline uint32_t rv_kept_repeats(const rv_kept_column *kept)
   return kept->next != RV_NO_COLUMN ? kept->frames : kept->frames - 1;
 }
 
-/* A step is in, in which so many environments' rows went on. Logs, once, that hardly any does. */
-void rv_transitions_note_step(rv_transitions *transitions, size_t went_on);
+/* A step is in, of so many rows, so many of which went on. Logs, once, that hardly any does. */
+void rv_transitions_note_step(rv_transitions *transitions, size_t rows, size_t went_on);
 
 /* Called with columns that were checked. */
 rv_code rv_local_transitions_new(rv_transitions *transitions, rv_error *err);

@@ -11,6 +11,7 @@
 #include "client/transitions.h"
 #include "store/chunk_parts.h"
 #include "store/placed.h"
+#include "store/table_parts.h"
 
 #define TOGETHER_BYTES ((size_t)1 << 18) /* of a step: worth waking somebody for */
 #define RECENT_BYTES ((size_t)1 << 22)   /* more than this leaves the caches between two steps */
@@ -26,8 +27,9 @@ typedef struct rv_walk {
 /* Where its present step is. */
 typedef struct rv_stride {
   rv_kind kind;
-  bool on;    /* goes on from the one before */
-  bool waits; /* for another segment */
+  bool on;       /* goes on from the one before */
+  bool waits;    /* for another segment */
+  bool left_out; /* it is none: the step has no row of this environment that is taken */
 } rv_stride;
 
 struct rv_local_transitions {
@@ -278,6 +280,7 @@ static void place(const rv_transitions *transitions, size_t env)
   bool on = stride->kind == RV_KIND_SHARED && goes_on(transitions, env);
   uint32_t reach = on ? 0 : rv_kind_reach(transitions, stride->kind);
   stride->on = on;
+  stride->left_out = false;
   int64_t capacity = walk->segment == NULL ? 0 : rv_segment_capacity(walk->segment);
   stride->waits = walk->fill + reach >= capacity || capacity > local->most_rows;
   if (!stride->waits) put_transition(transitions, stride->kind, env, reach);
@@ -298,7 +301,10 @@ static void place_piece(void *context, size_t piece)
   if (end > transitions->num_envs) end = transitions->num_envs;
   for (size_t env = first; env < end; env++) {
     if (env + 1 < end) fetch(&local->walks[env + 1]);
-    place(transitions, env);
+    if (rv_row_is_taken(transitions, env))
+      place(transitions, env);
+    else
+      local->strides[env] = (rv_stride){.left_out = true};
   }
   publish(transitions, first, end);
 }
@@ -331,9 +337,13 @@ static rv_code place_in_next(const rv_transitions *transitions, size_t env, rv_e
 
 static void note_step(rv_transitions *transitions)
 {
-  size_t went_on = 0;
-  for (size_t env = 0; env < transitions->num_envs; env++) went_on += transitions->local->strides[env].on;
-  rv_transitions_note_step(transitions, went_on);
+  const rv_stride *strides = transitions->local->strides;
+  size_t rows = 0, went_on = 0;
+  for (size_t env = 0; env < transitions->num_envs; env++) {
+    rows += !strides[env].left_out;
+    went_on += strides[env].on;
+  }
+  rv_transitions_note_step(transitions, rows, went_on);
 }
 
 static rv_code insert_run(const rv_transitions *transitions, rv_kind kind, size_t first, size_t n, const double *priorities,
@@ -370,10 +380,25 @@ static rv_code insert(const rv_transitions *transitions, const double *prioritie
   const rv_stride *strides = transitions->local->strides;
   rv_code code = RV_OK;
   for (size_t first = 0, end; first < transitions->num_envs && code == RV_OK; first = end) {
-    for (end = first + 1; end < transitions->num_envs && strides[end].kind == strides[first].kind;) end++;
+    end = first + 1;
+    if (strides[first].left_out) continue;
+    while (end < transitions->num_envs && strides[end].kind == strides[first].kind && !strides[end].left_out) end++;
     code = insert_run(transitions, strides[first].kind, first, end - first, priorities, added, wait, err);
   }
   return code;
+}
+
+static rv_code check_priorities(const rv_transitions *transitions, const double *priorities, rv_error *err)
+{
+  const rv_table *table = transitions->local->table;
+  if (transitions->where == NULL) return rv_placed_check_priorities(table, priorities, transitions->num_envs, err);
+  for (size_t env = 0; priorities != NULL && env < transitions->num_envs; env++) {
+    if (!transitions->where[env] || rv_priority_fine(table, priorities[env])) continue;
+    rv_code code = rv_priority_check(table, priorities[env], err);
+    rv_error_prefix(err, "row %zu", env);
+    return code;
+  }
+  return RV_OK;
 }
 
 rv_code rv_local_transitions_add(rv_transitions *transitions, const rv_tensor *columns, const double *priorities, size_t *added,
@@ -381,7 +406,7 @@ rv_code rv_local_transitions_add(rv_transitions *transitions, const rv_tensor *c
 {
   rv_local_transitions *local = transitions->local;
   size_t n = transitions->num_envs;
-  rv_code code = rv_placed_check_priorities(local->table, priorities, n, err);
+  rv_code code = check_priorities(transitions, priorities, err);
   if (code != RV_OK) return code;
   local->columns = columns;
   if (rv_placed_share(local->table) != local->share) size_segments(transitions);

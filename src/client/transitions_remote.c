@@ -215,6 +215,7 @@ static rv_code check_priorities(const rv_transitions *transitions, const double 
   rv_writer *writer = transitions->remote->writer;
   rv_code code = rv_writer_find_table(writer, transitions->table, &table, err);
   for (size_t i = 0; code == RV_OK && table->info != NULL && priorities != NULL && i < transitions->num_envs; i++) {
+    if (!rv_row_is_taken(transitions, i)) continue;
     code = rv_writer_priority_fits(table->info, priorities[i], err);
     if (code != RV_OK) rv_error_prefix(err, "environment %zu", i);
   }
@@ -251,11 +252,15 @@ rv_code rv_remote_transitions_add(rv_transitions *transitions, const rv_tensor *
   if (code == RV_OK) code = rv_writer_failure(remote->writer, false, err);
   if (code == RV_OK) code = check_priorities(transitions, priorities, err);
   if (code == RV_OK) code = make_room(transitions, wait, err);
-  size_t went_on = 0;
-  for (size_t env = 0; env < transitions->num_envs && code == RV_OK; env++)
-    code = put_transition(transitions, columns, env, &went_on, err);
-  if (code == RV_OK) rv_transitions_note_step(transitions, went_on);
+  size_t rows = 0, went_on = 0;
   for (size_t env = 0; env < transitions->num_envs && code == RV_OK; env++) {
+    if (!rv_row_is_taken(transitions, env)) continue;
+    code = put_transition(transitions, columns, env, &went_on, err);
+    rows++;
+  }
+  if (code == RV_OK) rv_transitions_note_step(transitions, rows, went_on);
+  for (size_t env = 0; env < transitions->num_envs && code == RV_OK; env++) {
+    if (!rv_row_is_taken(transitions, env)) continue;
     code = create_item(transitions, env, priorities == NULL ? 1.0 : priorities[env], err);
     if (code == RV_OK) ++*added;
   }

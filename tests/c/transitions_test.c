@@ -132,6 +132,7 @@ static void take_back(const model *m, given *g)
 
 static void remember(model *m, const one_row *rows, size_t n)
 {
+  if (n == 0) return;
   if (m->num_rows + n > m->room_for_rows) {
     m->room_for_rows = 2 * (m->num_rows + n);
     m->rows = realloc(m->rows, m->room_for_rows * sizeof *rows);
@@ -151,6 +152,28 @@ static void add_step(model *m)
   OK(rv_transitions_add(m->writer, g.columns, m->num_columns, NULL, &added, &patient, error));
   assert_int_equal(added, m->num_envs);
   remember(m, rows, added);
+  take_back(m, &g);
+}
+
+/* Of some environments alone; priorities of the others are none. */
+static void add_some(model *m)
+{
+  one_row rows[MAX_ENVS] = {{{{0}}}}, taken[MAX_ENVS];
+  bool where[MAX_ENVS];
+  double priorities[MAX_ENVS];
+  size_t n = 0, added = 7;
+  for (size_t env = 0; env < m->num_envs; env++) {
+    where[env] = below(m, 3) != 0;
+    priorities[env] = where[env] ? 1.0 : 0.0 / 0.0;
+    step(m, env, where[env] ? (int64_t)(m->num_rows + n) : -1, &rows[env]);
+    if (where[env]) taken[n++] = rows[env];
+  }
+  given g;
+  give(m, rows, &g);
+  const double *given_priorities = below(m, 2) == 0 ? NULL : priorities;
+  OK(rv_transitions_add_where(m->writer, g.columns, m->num_columns, given_priorities, where, &added, &patient, error));
+  assert_int_equal(added, n);
+  remember(m, taken, n);
   take_back(m, &g);
 }
 
@@ -267,7 +290,7 @@ static void end(model *m)
   free(m);
 }
 
-static void run(uint64_t seed, bool remote)
+static void run(uint64_t seed, bool remote, bool leaves_out)
 {
   print_message("seed %llu\n", (unsigned long long)seed);
   rv_random random;
@@ -276,9 +299,12 @@ static void run(uint64_t seed, bool remote)
   choose_columns(m);
   m->writer = writer_of(m);
   for (int i = 0; i < 90; i++) {
-    add_step(m);
+    if (leaves_out && below(m, 2) == 0)
+      add_some(m);
+    else
+      add_step(m);
     if (below(m, 15) == 0) check_all(m);
-    if (below(m, 10) == 0) check_batch(m);
+    if (below(m, 10) == 0 && m->num_rows > 0) check_batch(m);
     if (below(m, 40) != 0) continue;
     OK(rv_transitions_flush(m->writer, &patient, error));
     rv_transitions_free(m->writer); /* what is in the table outlives its writer */
@@ -291,13 +317,42 @@ static void run(uint64_t seed, bool remote)
 static void rows_in_process_read_back_as_they_were_added(void **state)
 {
   (void)state;
-  for (uint64_t seed = 1; seed <= 60; seed++) run(seed, false);
+  for (uint64_t seed = 1; seed <= 60; seed++) run(seed, false, false);
 }
 
 static void rows_through_a_server_read_back_as_they_were_added(void **state)
 {
   (void)state;
-  for (uint64_t seed = 101; seed <= 124; seed++) run(seed, true);
+  for (uint64_t seed = 101; seed <= 124; seed++) run(seed, true, false);
+}
+
+static void rows_that_are_left_out_are_no_items_and_the_others_read_back(void **state)
+{
+  (void)state;
+  for (uint64_t seed = 201; seed <= 240; seed++) run(seed, false, true);
+  for (uint64_t seed = 301; seed <= 316; seed++) run(seed, true, true);
+}
+
+static void a_step_that_is_left_out_whole_adds_nothing(void **state)
+{
+  (void)state;
+  for (int remote = 0; remote < 2; remote++) {
+    model *m = begin(11, remote, 2, 10);
+    m->columns[0] = (rv_transitions_column){.name = "id"};
+    m->dtype[0] = RV_INT64;
+    m->frame[0] = m->num_columns = 1;
+    m->writer = writer_of(m);
+    int64_t ids[] = {0, 1}, shape[] = {2};
+    const rv_tensor column = {.dtype = RV_INT64, .rank = 1, .shape = shape, .data = ids};
+    size_t added = 7;
+    OK(rv_transitions_add_where(m->writer, &column, 1, NULL, (bool[]){false, false}, &added, &patient, error));
+    assert_int_equal(added, 0);
+    OK(rv_transitions_add(m->writer, &column, 1, NULL, &added, &patient, error));
+    assert_int_equal(added, 2);
+    OK(rv_transitions_flush(m->writer, &patient, error));
+    assert_int_equal(place_size(&m->place, "replay"), 2);
+    end(m);
+  }
 }
 
 /* ---- memory ---- */
@@ -651,6 +706,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_in_process_read_back_as_they_were_added),
       cmocka_unit_test(rows_through_a_server_read_back_as_they_were_added),
+      cmocka_unit_test(rows_that_are_left_out_are_no_items_and_the_others_read_back),
+      cmocka_unit_test(a_step_that_is_left_out_whole_adds_nothing),
       cmocka_unit_test(a_next_observation_costs_no_memory_of_its_own),
       cmocka_unit_test(a_frame_of_a_stack_is_stored_once),
       cmocka_unit_test(a_bad_step_adds_nothing_and_says_what_is_wrong),

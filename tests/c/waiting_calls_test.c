@@ -220,6 +220,11 @@ static rv_code transitions_add(world *w, const rv_wait *wait, rv_error *err)
   need_transitions(w);
   return rv_transitions_add(w->transitions, &batch_of_one, 1, NULL, NULL, wait, err);
 }
+static rv_code transitions_add_where(world *w, const rv_wait *wait, rv_error *err)
+{
+  need_transitions(w);
+  return rv_transitions_add_where(w->transitions, &batch_of_one, 1, NULL, (bool[]){true}, NULL, wait, err);
+}
 static void need_transition(world *w)
 {
   const rv_wait patient = {.timeout_ms = 30000};
@@ -321,6 +326,7 @@ static const struct waiting_call {
     {"structured_writer_settle", structured_settle, INSERTING, INSERTING},
     {"structured_writer_end_episode", structured_end_episode, INSERTING, INSERTING},
     {"transitions_add", transitions_add, INSERTING, NULL},
+    {"transitions_add_where", transitions_add_where, INSERTING, NULL},
     {"transitions_flush", transitions_flush, NULL, INSERTING},
     {"transitions_settle", transitions_settle, NULL, INSERTING},
     {"server_info", server_info, NULL, NULL},
@@ -382,7 +388,8 @@ static void close_world(world *w)
 /* What a client that has been connected knows already: these do not wait there. */
 static bool needs_no_loop(const struct waiting_call *call)
 {
-  return call->call == writer_wait_ready || call->call == steps_wait_ready || call->call == transitions_add;
+  return call->call == writer_wait_ready || call->call == steps_wait_ready || call->call == transitions_add ||
+         call->call == transitions_add_where;
 }
 
 static const char *reason_of(const struct waiting_call *call, const world *w)

@@ -366,3 +366,47 @@ def test_one_priority_of_any_kind_is_that_of_all_rows(connect, number):
 def test_an_array_of_one_priority_is_not_that_of_all_rows(connect):
     with pytest.raises(ValueError, match=r"priorities must have shape \(3,\)"):
         connect(make_table()).transitions("t", 3).add({"x": np.arange(3.0)}, np.ones(1))
+
+
+def test_environments_that_only_reset_themselves_are_left_out(connect):
+    gymnasium = pytest.importorskip("gymnasium")
+    client = connect(make_table(max_size=1000))
+    envs = gymnasium.make_vec("CartPole-v1", num_envs=3)  # they reset themselves by a step of its own
+    rng, rows = np.random.default_rng(5), []
+    with client.transitions("t", 3, next={"next_obs": "obs"}) as writer:
+        obs, _ = envs.reset(seed=5)
+        over = np.zeros(3, bool)
+        for _ in range(200):
+            next_obs, reward, terminated, truncated, _ = envs.step(rng.integers(2, size=3))
+            step = {"obs": obs, "reward": reward, "next_obs": next_obs, "done": terminated}
+            writer.add(step, where=~over)
+            rows.append({name: column[~over].copy() for name, column in step.items()})
+            obs, over = next_obs, terminated | truncated
+    envs.close()
+    want = together(rows)
+    assert len(want["done"]) < 600
+    items = [client.get("t", key).data for key in client.keys("t")]
+    got = [item if isinstance(item, dict) else dict(zip(sorted(want), item, strict=True)) for item in items]
+    for name, column in want.items():
+        assert np.array_equal(np.stack([item[name] for item in got]), column)
+    assert all(reward == 1 for reward in want["reward"])  # the step of a reset has none: no such row is in
+
+
+@pytest.mark.parametrize("where", [np.array([True, False, True]), [True, False, True], np.array([1, 0, 1], np.uint8).view(bool)])
+def test_where_is_whatever_is_bools(connect, where):
+    client = connect()
+    with client.transitions("t", 3) as writer:
+        writer.add({"x": np.arange(3)}, [0.5, float("nan"), 2.0], where=where)
+    assert sorted(item.priority for item in client.items("t")) == [0.5, 2.0]
+
+
+def test_a_where_that_is_none_is_named(connect):
+    writer = connect().transitions("t", 3)
+    for where in ([0, 2], [1, 0, 1], "no", 1.5):
+        with pytest.raises(TypeError, match="where must be bools, one for each environment"):
+            writer.add({"x": np.arange(3)}, where=where)
+    for where in ([True], np.ones((3, 1), bool), True):
+        with pytest.raises(ValueError, match=r"where must have shape \(3,\)"):
+            writer.add({"x": np.arange(3)}, where=where)
+    with pytest.raises(ValueError, match="row 2|environment 2"):
+        writer.add({"x": np.arange(3)}, [1, float("nan"), float("nan")], where=[True, False, True])
