@@ -8,7 +8,9 @@
         ...
         client.update_priorities("replay", batch.keys, priorities)
 
-Tensors share their memory with the arrays that the samples were gathered into: nothing is copied a second time. Needs PyTorch 2.3.
+Tensors share their memory with the arrays that the samples were gathered into: nothing is copied a second time. Tensors on the host are
+taken wherever arrays are, but those of dtypes that NumPy does not have: `as_array` makes arrays of them. Priorities may be on a device.
+Needs PyTorch 2.3.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from reverie.samples import ReplaySample, SampleInfo
 from reverie.server import Server
 from reverie.structured_writer import pattern_items
 
-__all__ = ["BatchDataset", "PatternDataset", "TensorBatch", "TimestepDataset", "TrajectoryDataset", "as_tensor"]
+__all__ = ["BatchDataset", "PatternDataset", "TensorBatch", "TimestepDataset", "TrajectoryDataset", "as_array", "as_tensor"]
 
 # dtypes that NumPy does not have: the integers of their size through which memory is shared, and PyTorch's own name
 _FOREIGN: dict[np.dtype[Any], tuple[np.dtype[Any], torch.dtype]] = {
@@ -71,13 +73,28 @@ def as_tensor(array: Any) -> Any:
     return torch.from_numpy(array.view(foreign[0])).view(foreign[1])
 
 
-def _as_array(leaf: Any) -> Any:
-    """A tensor of a dtype that NumPy does not have as an array over the same memory; anything else as it is."""
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
+def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """An array over the same memory, for `Client.add` and the writers: also of dtypes that NumPy does not have, such as bfloat16.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        On the host. What computes its gradient is left behind.
+    """
+    array: np.ndarray[Any, Any]
+    tensor = tensor.detach()
     for dtype, (stored, name) in _FOREIGN.items():
-        if leaf.dtype == name:
-            return leaf.view(getattr(torch, stored.name)).numpy().view(dtype)
+        if tensor.dtype == name:
+            array = tensor.view(getattr(torch, stored.name)).numpy().view(dtype)
+            return array
+    array = tensor.numpy()
+    return array
+
+
+def _leaf_as_array(leaf: Any) -> Any:
+    """A tensor of a dtype that NumPy does not have as an array over the same memory; anything else as it is."""
+    if isinstance(leaf, torch.Tensor) and any(leaf.dtype == name for _, name in _FOREIGN.values()):
+        return as_array(leaf)
     return leaf
 
 
@@ -352,7 +369,7 @@ class PatternDataset(IterableDataset[Any]):
         def in_arrays() -> Iterator[Any]:
             nonlocal step
             for step in self._input:
-                yield nest.map_structure(_as_array, step)
+                yield nest.map_structure(_leaf_as_array, step)
 
         # The caller's function is asked about the step as it came.
         items = pattern_items(in_arrays(), self._configs, self._respect, lambda _: self._is_end(step))

@@ -114,10 +114,50 @@ static int floats_of_list(PyObject *given, scratch *s, size_t n, const double **
   return 1;
 }
 
+/* It has no such method, or makes a list that is none: true, and the exception is gone. */
+static bool clear_lack(void)
+{
+  if (PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+  return !PyErr_Occurred() || core_clear_refusal();
+}
+
+/* What NumPy makes of it. Of a tensor on a device, or of a dtype that it does not have, it makes nothing, and its list of numbers is
+ * taken: one copy for all. NULL with an exception, which says why. */
+static PyObject *as_array(PyObject *given)
+{
+  bool may_have_list = makes_arrays(given); /* looked at while no exception is set */
+  PyObject *array = PyArray_FromAny(given, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
+  if (array != NULL || !may_have_list || !PyErr_ExceptionMatches(PyExc_TypeError)) return array;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *list = PyObject_CallMethod(given, "tolist", NULL);
+  if (list != NULL) array = PyArray_FromAny(list, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
+  Py_XDECREF(list);
+  if (array == NULL && clear_lack()) {
+    PyErr_Restore(type, value, traceback);
+    return NULL;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return array;
+}
+
+static void refuse_priorities(PyObject *given, const char *each)
+{
+  PyObject *reason = PyErr_Occurred() ? core_take_refusal() : NULL;
+  if (PyErr_Occurred()) return;
+  if (reason == NULL)
+    PyErr_Format(PyExc_TypeError, "priorities must be numbers, one for each %s, got %R", each, given);
+  else
+    PyErr_Format(PyExc_TypeError, "priorities must be numbers, one for each %s, got %R (%U)", each, given, reason);
+  Py_XDECREF(reason);
+}
+
 /* As an array of float64; NULL with an exception. */
 static PyObject *as_doubles(PyObject *given, const char *each)
 {
-  PyObject *array = PyArray_FromAny(given, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL), *doubles = NULL;
+  PyObject *array = as_array(given), *doubles = NULL;
   if (array != NULL && PyArray_ISCOMPLEX((PyArrayObject *)array)) {
     PyErr_Format(PyExc_TypeError,
                  "priorities must be real numbers, one for each %s, got dtype %S; give numpy.real or numpy.abs of them", each,
@@ -130,11 +170,7 @@ static PyObject *as_doubles(PyObject *given, const char *each)
     doubles = PyArray_FromArray((PyArrayObject *)array, descr, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST);
   }
   Py_XDECREF(array);
-  if (doubles == NULL &&
-      (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
-    PyErr_Clear();
-    PyErr_Format(PyExc_TypeError, "priorities must be numbers, one for each %s, got %R", each, given);
-  }
+  if (doubles == NULL) refuse_priorities(given, each);
   return doubles;
 }
 

@@ -13,7 +13,7 @@ import pytest
 import reverie
 import torch
 from reverie import structured
-from reverie.torch import BatchDataset, PatternDataset, TimestepDataset, TrajectoryDataset, as_tensor
+from reverie.torch import BatchDataset, PatternDataset, TimestepDataset, TrajectoryDataset, as_array, as_tensor
 from torch.utils.data import DataLoader
 from waiting import SAMPLING, SOON, interrupted, says_at_its_deadline
 
@@ -220,6 +220,31 @@ def test_a_tensor_shares_the_memory_of_its_array(dtype):
     assert tensor.shape == array.shape
     assert tensor.data_ptr() == array.ctypes.data
     assert tensor.float().tolist() == [[0, 1], [1, 1]] if dtype != "complex64" else tensor.real.tolist() == [[0, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn", "float32", "uint64"])
+def test_an_array_shares_the_memory_of_its_tensor(dtype):
+    tensor = torch.tensor([[0, 1], [1, 1]]).to(getattr(torch, dtype))
+    array = as_array(tensor)
+    assert array.dtype == np.dtype(getattr(ml_dtypes, dtype, dtype))
+    assert array.ctypes.data == tensor.data_ptr()
+    assert array.astype(float).tolist() == [[0, 1], [1, 1]]
+
+
+def test_what_a_network_made_in_half_precision_can_be_stored(serve):
+    client = reverie.Client(serve())
+    state = torch.ones(4, 2, dtype=torch.bfloat16, requires_grad=True).T  # and not contiguous
+    client.add("replay", {"state": as_array(state), "reward": 1.0})
+    assert client.sample_batch("replay", 1).data["state"].dtype == ml_dtypes.bfloat16
+
+
+def test_priorities_in_half_precision_are_taken(serve):
+    client = reverie.Client(serve())
+    client.add_batch("replay", {"x": torch.zeros(3, 2)}, torch.tensor([0.5, 1, 2], dtype=torch.bfloat16))
+    assert [item.priority for item in client.items("replay")] == [0.5, 1, 2]
+    keys = next(iter(BatchDataset(client, "replay", 4))).keys[:1]
+    client.update_priorities("replay", keys, torch.tensor([0.25], dtype=torch.bfloat16))
+    assert 0.25 in [item.priority for item in client.items("replay")]
 
 
 def test_four_bit_integers_become_eight():

@@ -384,3 +384,37 @@ def test_too_few_samples_are_told_as_they_were_given(client):
     for given in (-2, -7, 0):
         with pytest.raises(ValueError, match=rf"must be at least 1, got {given}$"):
             next(client.sample("t", given))
+
+
+class OnADevice:
+    """As a tensor of PyTorch's on a GPU: NumPy cannot make an array of it, and it says how it could."""
+
+    def __array__(self, *_, **__):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")
+
+
+class WithNumbers(OnADevice):
+    def tolist(self):
+        return [0.5, 2.0]
+
+
+@pytest.mark.parametrize("call", ["add_batch", "update_priorities", "transitions"])
+def test_priorities_on_a_device_are_taken_or_their_own_words_are_told(connect, call):
+    client = connect()
+    client.add_batch("t", {"x": np.zeros(2)})
+
+    def give(priorities):
+        if call == "add_batch":
+            client.reset("t")
+            client.add_batch("t", {"x": np.zeros(2)}, priorities)
+        elif call == "update_priorities":
+            client.update_priorities("t", client.keys("t"), priorities)
+        else:
+            client.reset("t")
+            with client.transitions("t", 2) as writer:
+                writer.add({"x": np.zeros(2)}, priorities)
+
+    give(WithNumbers())
+    assert [item.priority for item in client.items("t")] == [0.5, 2.0]
+    with pytest.raises(TypeError, match=r"priorities must be numbers.*Use Tensor\.cpu\(\) first"):
+        give(OnADevice())
