@@ -13,12 +13,13 @@ import time
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-from . import machine, subjects  # noqa: E402
+from . import machine, names, subjects  # noqa: E402
 from .cells import Results  # noqa: E402
 from .programs import ROOT  # noqa: E402
 from .report import against, readme, save  # noqa: E402
 
 FOLDER = ROOT / "bench/results"
+QUICK_FOLDER = ROOT / "build/bench/quick"  # what is not to be quoted does not take the place of what was
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -64,13 +65,33 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="of a table: wire 400 MB of rows, at most 100,000; items 100,000, of sequences a tenth; checkpoint 1,000,000 of Reverie's",
     )
     parser.add_argument("--languages", help="wire, latency, single: python,c")
-    parser.add_argument("--output", type=pathlib.Path, default=FOLDER, help="folder of the results (bench/results)")
+    parser.add_argument(
+        "--output", type=pathlib.Path, help="folder of the results (bench/results; with --quick build/bench/quick)"
+    )
     parser.add_argument(
         "--against",
         type=pathlib.Path,
         help="older results, a file or a folder: prints the ratio cell by cell; fails when one of ours got slower beyond the spread",
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.output is None:
+        options.output = QUICK_FOLDER if options.quick else FOLDER
+    options.subjects = list(subjects.SUBJECTS) if options.what == "all" else [options.what]
+    options.older = {}
+    if options.what == "table":
+        return options
+    for name in ("rounds", "seconds", "items"):
+        if getattr(options, name) is not None and not getattr(options, name) > 0:
+            parser.error(f"--{name} must be more than 0, got {getattr(options, name)}")
+    known = {what: subjects.SUBJECTS[what].names() for what in options.subjects}
+    try:
+        names.check(options, known)
+        options.named = {what: names.of_one(options, known[what], subjects.SUBJECTS[what].one) for what in options.subjects}
+        if options.against:
+            options.older = against.load(options.against, options.subjects)
+    except ValueError as error:
+        parser.error(str(error))
+    return options
 
 
 def without_paths(arguments: list[str]) -> list[str]:
@@ -96,7 +117,7 @@ def say(text: str) -> None:
 
 
 def run(what: str, options: argparse.Namespace, command: str) -> tuple[Results, bool]:
-    """One benchmark, saved whatever happens to it; false when it was interrupted."""
+    """One benchmark, saved whatever happens to it, if anything was measured; false when it was interrupted."""
     subject = subjects.SUBJECTS[what]
     results = Results(what, command, machine.describe())
     interrupted = False
@@ -108,7 +129,10 @@ def run(what: str, options: argparse.Namespace, command: str) -> tuple[Results, 
         interrupted = True
         say("interrupted: saving what was measured")
     results.notes.append(f"took {time.monotonic() - begin:.0f} s" + ("" if results.complete else ", was interrupted"))
-    print(save(results, options.output))
+    if results.has_figures:
+        print(save(results, options.output))
+    else:
+        print(f"FAILED: {what}: nothing was measured, and nothing is saved", file=sys.stderr)
     return results, not interrupted
 
 
@@ -122,20 +146,23 @@ def main(arguments: list[str]) -> int:
         return readme.write(ROOT, options.output)
     command = " ".join(["./dev bench", *without_paths(arguments)])
     signal.signal(signal.SIGTERM, _raise_interrupt)
-    chosen = list(subjects.SUBJECTS) if options.what == "all" else [options.what]
+    chosen = options.subjects
     stores = options.stores.split(",") if options.stores else None
     make_peers([script for what in chosen for script in subjects.SUBJECTS[what].peers(stores)])
     status = 0
     for what in chosen:
-        before = against.load(options.against, what) if options.against else None
-        results, whole = run(what, options, command)
+        results, whole = run(what, options.named[what], command)
+        if not results.has_figures or any(cell.failure and cell.is_ours for cell in results.cells):
+            status = 1
         for cell in results.cells:
             if cell.failure:
                 print(f"FAILED: {cell.name}: {cell.failure}", file=sys.stderr)
-        if before is not None:
-            text, slower = against.compare(before, results)
+        if what in options.older:
+            text, slower = against.compare(options.older[what], results)
             print(text)
             status = max(status, 1 if slower else 0)
+        elif options.older:
+            print(f"{options.against} has no results of {what} to be compared with", file=sys.stderr)
         if not whole:
             return 130
     return status

@@ -27,6 +27,11 @@ class Cell:
         return ", ".join(self.row.values())
 
     @property
+    def is_ours(self) -> bool:
+        """Is it a figure of Reverie's, and not of another store's or the machine's?"""
+        return self.row.get("store", "").startswith("reverie")
+
+    @property
     def median(self) -> float:
         return statistics.median(self.values)
 
@@ -55,6 +60,11 @@ class Results:
                 return cell
         self.cells.append(Cell(row, unit, better))
         return self.cells[-1]
+
+    @property
+    def has_figures(self) -> bool:
+        """Was anything measured, beside the machine?"""
+        return any(cell.values and cell.better for cell in self.cells)
 
     def find(self, **row: str) -> list[Cell]:
         """The cells whose rows have all of these."""

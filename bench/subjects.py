@@ -1,4 +1,5 @@
-"""The benchmarks by name: what each runs for the options of the command line, and whose virtual environments it needs."""
+"""The benchmarks by name: what each runs for the options of the command line, which names these may have, and whose virtual environments it
+needs."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 
 from .cells import Results
+from .names import Known
 
 Say = Callable[[str], None]
 
@@ -14,7 +16,9 @@ Say = Callable[[str], None]
 @dataclasses.dataclass(frozen=True)
 class Subject:
     run: Callable[[Results, argparse.Namespace, Say], None]
+    names: Callable[[], Known]  # imports the benchmark
     stores: dict[str, str]  # peers, and the script in tools/dev that makes their virtual environment
+    one: tuple[str, ...] = ()  # options of which it takes one name
 
     def peers(self, wanted: list[str] | None) -> list[str]:
         """The scripts that must have run."""
@@ -43,6 +47,18 @@ def _wire(results: Results, options: argparse.Namespace, say: Say) -> None:
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
 
 
+def _wire_names() -> Known:
+    from .wire import plan
+
+    return {
+        "stores": plan.STORES,
+        "cases": tuple(plan.PAYLOADS),
+        "operations": plan.OPERATIONS,
+        "languages": plan.Options.languages,
+        "clients": None,
+    }
+
+
 def _items(results: Results, options: argparse.Namespace, say: Say) -> None:
     from .items import run
 
@@ -55,6 +71,12 @@ def _items(results: Results, options: argparse.Namespace, say: Say) -> None:
         "seconds": options.seconds,
     }
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
+
+
+def _items_names() -> Known:
+    from .items import run
+
+    return {"stores": run.Options.stores, "cases": run.Options.cases}
 
 
 def _latency(results: Results, options: argparse.Namespace, say: Say) -> None:
@@ -73,6 +95,18 @@ def _latency(results: Results, options: argparse.Namespace, say: Say) -> None:
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
 
 
+def _latency_names() -> Known:
+    from .latency import run
+
+    return {
+        "stores": run.Options.stores,
+        "cases": tuple(run.PAYLOADS),
+        "operations": run.Options.operations,
+        "languages": run.Options.languages,
+        "clients": None,
+    }
+
+
 def _single(results: Results, options: argparse.Namespace, say: Say) -> None:
     from .single import run
 
@@ -86,6 +120,17 @@ def _single(results: Results, options: argparse.Namespace, say: Say) -> None:
         "seconds": options.seconds,
     }
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
+
+
+def _single_names() -> Known:
+    from .single import run
+
+    return {
+        "stores": run.Options.stores,
+        "cases": tuple(run.PAYLOADS),
+        "operations": run.Options.operations,
+        "languages": run.Options.languages,
+    }
 
 
 def _local(results: Results, options: argparse.Namespace, say: Say) -> None:
@@ -103,12 +148,22 @@ def _local(results: Results, options: argparse.Namespace, say: Say) -> None:
     )
 
 
+def _local_names() -> Known:
+    from .local import cases, run
+
+    return {"stores": tuple(run.STORES), "cases": tuple(run.CASES), "operations": cases.OPERATIONS}
+
+
 def _growth(results: Results, options: argparse.Namespace, say: Say) -> None:
     from .growth import run
 
     chosen = run.quick() if options.quick else run.Options()
     changes: dict = {"rounds": options.rounds, "seconds": options.seconds}
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
+
+
+def _growth_names() -> Known:
+    return {"stores": ("reverie",)}
 
 
 def _checkpoint(results: Results, options: argparse.Namespace, say: Say) -> None:
@@ -126,15 +181,22 @@ def _checkpoint(results: Results, options: argparse.Namespace, say: Say) -> None
     run.run(results, dataclasses.replace(chosen, **{name: value for name, value in changes.items() if value is not None}), say)
 
 
+def _checkpoint_names() -> Known:
+    from .checkpoint import run
+
+    return {"stores": run.Options.stores, "cases": tuple(run.PAYLOADS), "operations": run.PARTS}
+
+
 SUBJECTS = {
-    "wire": Subject(_wire, {"dm-reverb": "peer.sh"}),
-    "items": Subject(_items, {"dm-reverb": "peer.sh"}),
-    "latency": Subject(_latency, {"dm-reverb": "peer.sh"}),
-    "single": Subject(_single, {"dm-reverb": "peer.sh"}),
+    "wire": Subject(_wire, _wire_names, {"dm-reverb": "peer.sh"}),
+    "items": Subject(_items, _items_names, {"dm-reverb": "peer.sh"}),
+    "latency": Subject(_latency, _latency_names, {"dm-reverb": "peer.sh"}),
+    "single": Subject(_single, _single_names, {"dm-reverb": "peer.sh"}, ("cases",)),
     "local": Subject(
         _local,
+        _local_names,
         {"dm-reverb": "peer.sh", "rlox": "peers.sh", "cpprb": "peers.sh", "sb3": "peers.sh", "flashbax": "peers.sh"},
     ),
-    "growth": Subject(_growth, {}),
-    "checkpoint": Subject(_checkpoint, {"dm-reverb": "peer.sh"}),
+    "growth": Subject(_growth, _growth_names, {}),
+    "checkpoint": Subject(_checkpoint, _checkpoint_names, {"dm-reverb": "peer.sh"}, ("cases",)),
 }

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterable
 
 from ..cells import Cell, Results
 from .markdown import number, table
 
 
-def load(path: pathlib.Path, kind: str) -> Results | None:
-    """The older result; a folder's file of that kind. None when it has none."""
-    if path.is_dir():
-        path = path / f"{kind}.json"
-        if not path.exists():
-            return None
-    results = Results.load(path)
-    return results if results.kind == kind else None
+def load(path: pathlib.Path, kinds: Iterable[str]) -> dict[str, Results]:
+    """The older results of these kinds that there are, in a file or a folder.
+
+    Raises
+    ------
+    ValueError
+        There are none, or they are none of ours. The text names the path.
+    """
+    files = [path / f"{kind}.json" for kind in kinds] if path.is_dir() else [path]
+    found = {}
+    for file in files:
+        if path.is_dir() and not file.exists():
+            continue
+        try:
+            results = Results.load(file)
+        except (OSError, ValueError, TypeError) as error:
+            raise ValueError(f"--against: {file} cannot be read: {error}") from None
+        if results.kind in kinds:
+            found[results.kind] = results
+    if not found:
+        raise ValueError(f"--against: {path} has no results of {', '.join(kinds)} to be compared with")
+    return found
 
 
 def is_slower(before: Cell, after: Cell) -> bool:
@@ -44,7 +59,7 @@ def compare(before: Results, after: Results) -> tuple[str, list[Cell]]:
             continue
         if not cell.values:
             rows.append([cell.name, number(other.median), "", "", f"failed: {cell.failure}"])
-            if cell.failure and cell.row.get("store", "").startswith("reverie"):
+            if cell.failure and cell.is_ours:
                 slower.append(cell)
             continue
         is_time = cell.better == "lower" or cell.unit == "us"
@@ -53,8 +68,12 @@ def compare(before: Results, after: Results) -> tuple[str, list[Cell]]:
         verdict = ""
         if cell.better and is_slower(other, cell):
             verdict = "slower"
-            if cell.row.get("store", "").startswith("reverie"):
+            if cell.is_ours:
                 slower.append(cell)
         rows.append([cell.name, number(other.median), number(cell.median), better, verdict])
     text = table(rows) + f"\n\n{len(slower)} of {len(rows) - 1} cells got slower beyond the spread"
+    now = {(tuple(sorted(cell.row.items())), cell.unit) for cell in after.cells}
+    gone = [cell.name for key, cell in old.items() if key not in now and cell.values]
+    if gone:
+        text += f"\n{len(gone)} cells of the older results were not measured: {'; '.join(gone[:5])}{' ...' * (len(gone) > 5)}"
     return text, slower

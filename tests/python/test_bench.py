@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from bench import crowd, limits, report, turns
+from bench import __main__ as command
+from bench import crowd, limits, report, subjects, turns
 from bench.cells import Cell, Results
 from bench.checkpoint import run as checkpoint
 from bench.checkpoint.disk import KEPT, PAST_CACHE
@@ -342,3 +343,83 @@ def test_a_crowd_is_measured():
     assert [row["times"] for row in overload] == [0, 1, 2, 4]
     assert all(row["ok"] + row["exhausted"] + row["late"] + row["other"] == row["offered"] > 0 for row in overload)
     assert "| idle | 20 |" in crowd.show(load, overload, beside, crowd.quick())
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("wire --operations inset", "no 'inset': wire has insert, iterate, batch, dataset, both"),
+        ("wire --cases 4KB", "no '4KB': wire has 400B"),
+        ("wire --clients some", "no 'some': wire has whole numbers from 1"),
+        ("single --languages rust", "no 'rust': single has python, c"),
+        ("single --cases 400B,4kB", "--cases: one at a time"),
+        ("local --stores reverei", "no 'reverei': local has reverie, dm-reverb"),
+        ("growth --operations add", "--operations: growth has no such option"),
+        ("all --cases 400B", "items has none of 400B; it has transition"),
+        ("wire --rounds 0", "--rounds must be more than 0"),
+        ("wire --against {}", "has no results of wire"),
+        ("wire --against {}/nothing.json", "nothing.json cannot be read"),
+    ],
+)
+def test_what_nobody_knows_is_refused_before_anything_is_measured(line, says, capsys, tmp_path):
+    with pytest.raises(SystemExit) as ended:
+        command.parse(line.format(tmp_path).split())
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_each_of_all_takes_the_stores_that_it_has():
+    options = command.parse(["all", "--stores", "reverie,cpprb"])
+    assert {what: named.stores for what, named in options.named.items()} == {
+        what: "reverie,cpprb" if what == "local" else "reverie" for what in subjects.SUBJECTS
+    }
+
+
+def test_a_quick_run_does_not_take_the_place_of_one_that_is_quoted():
+    assert command.parse(["wire"]).output == ROOT / "bench/results"
+    assert command.parse(["wire", "--quick"]).output != ROOT / "bench/results"
+    assert command.parse(["table"]).output == ROOT / "bench/results"
+
+
+def run_command(monkeypatch, tmp_path, fill, *more: str) -> int:
+    """The command's exit status, where the benchmark `growth` is this."""
+    fake = subjects.Subject(lambda results, options, say: fill(results), lambda: {"stores": ("reverie",)}, {})
+    monkeypatch.setitem(subjects.SUBJECTS, "growth", fake)
+    monkeypatch.setattr(command, "save", lambda results, folder: str(results.save(folder)))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return command.main(["growth", "--output", str(tmp_path), *more])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_run_in_which_one_of_ours_fails_has_failed(monkeypatch, tmp_path, capsys):
+    def fill(results: Results) -> None:
+        results.cell({"operation": "a", "store": "reverie"}, "us", "lower").add(1.0)
+        results.cell({"operation": "b", "store": failing}, "us", "lower").failure = "no answer"
+
+    failing = "dm-reverb"
+    assert run_command(monkeypatch, tmp_path, fill) == 0
+    failing = "reverie"
+    assert run_command(monkeypatch, tmp_path, fill) == 1
+    assert "FAILED: b, reverie: no answer" in capsys.readouterr().err
+
+
+def test_a_run_that_measured_nothing_fails_and_leaves_the_saved_results(monkeypatch, tmp_path, capsys):
+    (tmp_path / "growth.json").write_text("older")
+    machine = {"operation": "memcpy", "store": "machine"}
+    assert run_command(monkeypatch, tmp_path, lambda results: results.cell(machine, "MB/s", "").add(1.0)) == 1
+    assert "nothing was measured" in capsys.readouterr().err
+    assert (tmp_path / "growth.json").read_text() == "older"
+
+
+def test_cells_of_the_older_results_that_are_missing_are_told(monkeypatch, tmp_path, capsys):
+    def fill(results: Results) -> None:
+        for operation in operations:
+            results.cell({"operation": operation, "store": "reverie"}, "us", "lower").add(1.0)
+
+    operations = ["first", "second"]
+    assert run_command(monkeypatch, tmp_path, fill) == 0
+    operations = ["first"]
+    assert run_command(monkeypatch, tmp_path / "now", fill, "--against", str(tmp_path)) == 0
+    assert "1 cells of the older results were not measured: second, reverie" in capsys.readouterr().out
