@@ -9,21 +9,18 @@
 #include "base/error.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
+#include "store/same_config.h"
 
 enum { STEP = 32, STEPS_A_CALL = 32 };
 
-static rv_code check(const rv_table *table, const rv_table_bounds *bounds, rv_error *err)
+static rv_code check(const rv_table_config *with, const rv_table_bounds *bounds, rv_error *err)
 {
   if (bounds->max_size < 1 || bounds->max_size > INT32_MAX)
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_size is %lld; give 1 to 2147483647", (long long)bounds->max_size);
   if (bounds->max_bytes < 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "max_bytes is %lld; give a number of bytes, or 0 for no bound",
                    (long long)bounds->max_bytes);
-  rv_table_config bounded = table->config;
-  bounded.rate_limiter = table->limiter.config;
-  bounded.max_size = bounds->max_size;
-  bounded.max_times_sampled = bounds->max_times_sampled;
-  return rv_rate_limiter_check_table(&bounded, err);
+  return rv_rate_limiter_check_table(with, err);
 }
 
 rv_table_bounds rv_table_bounds_unchanged(void)
@@ -39,6 +36,38 @@ static void fill_in(const rv_table *table, rv_table_bounds *bounds)
   if (bounds->max_times_sampled == RV_UNCHANGED) bounds->max_times_sampled = table->config.max_times_sampled;
 }
 
+/* How the table would be with them. */
+static rv_table_config config_with(const rv_table *table, const rv_table_bounds *bounds)
+{
+  rv_table_config bounded = table->config;
+  bounded.rate_limiter = table->limiter.config;
+  bounded.max_size = bounds->max_size;
+  bounded.max_times_sampled = bounds->max_times_sampled;
+  return bounded;
+}
+
+/* Fills in what is to stay, and checks all together. The table's lock is held before and after, and not meanwhile: the limiter's check may be long
+ * (standstill.h). Where somebody changed what it depends on, it is made once more. */
+static rv_code fill_in_and_check(rv_turn *turn, const rv_table_bounds *given, rv_table_bounds *bounds, rv_error *err)
+{
+  rv_table *table = turn->table;
+  for (int tried = 0; tried < RV_SETTINGS_TRIED; tried++) {
+    *bounds = *given;
+    fill_in(table, bounds);
+    rv_table_config with = config_with(table, bounds);
+    rv_turn_end(turn);
+    rv_code code = check(&with, bounds, err);
+    rv_turn_begin(turn, table);
+    rv_table_bounds now = *given;
+    fill_in(table, &now);
+    rv_table_config then = config_with(table, &now);
+    if (rv_same_limiter(&then.rate_limiter, &with.rate_limiter) && now.max_size == bounds->max_size &&
+        now.max_bytes == bounds->max_bytes && now.max_times_sampled == bounds->max_times_sampled)
+      return code;
+  }
+  return rv_fail(err, RV_ABORTED, "somebody else goes on changing its rate limiter or its bounds; try again");
+}
+
 /* The bounds as they now are, for who writes down. */
 static void note(rv_table *table)
 {
@@ -49,8 +78,7 @@ static void note(rv_table *table)
 static rv_code begin(rv_turn *turn, const rv_table_bounds *bounds, uint64_t *number, rv_error *err)
 {
   rv_table *table = turn->table;
-  rv_code code = check(table, bounds, err);
-  if (code == RV_OK) code = rv_changes_reserve(table, 2, 0, err);
+  rv_code code = rv_changes_reserve(table, 2, 0, err);
   if (code != RV_OK) return code;
   *number = ++table->bounds_changes;
   table->config.max_times_sampled = bounds->max_times_sampled;
@@ -108,8 +136,17 @@ rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_err
   rv_turn_begin(&turn, table);
   rv_table_bounds bounds = change->bounds;
   bool in_bytes = bounds.max_bytes != RV_UNCHANGED; /* else what was restored or written down may take more than its bound */
-  fill_in(table, &bounds);
   rv_code code = RV_OK;
+  if (change->number != 0) {
+    fill_in(table, &bounds);
+  } else {
+    code = rv_table_is_closed(table, err);
+    if (code == RV_OK) code = rv_changes_allow(table, err);
+    if (code == RV_OK) {
+      code = fill_in_and_check(&turn, &change->bounds, &bounds, err);
+      if (code != RV_OK) rv_error_prefix(err, "table \"%s\"", table->name);
+    }
+  }
   bool leaves = false; /* segments that have become large, before items go for them */
   for (int step = 0; code == RV_OK && step < STEPS_A_CALL; step++) {
     if (step > 0) rv_turn_pause(&turn);

@@ -397,25 +397,6 @@ rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const 
   return code;
 }
 
-rv_code rv_table_set_rate_limiter(rv_table *table, const rv_rate_limiter_config *config, rv_error *err)
-{
-  rv_turn turn;
-  rv_turn_begin(&turn, table);
-  rv_code code = rv_table_is_closed(table, err);
-  if (code == RV_OK) code = rv_changes_allow(table, err);
-  if (code == RV_OK) {
-    rv_table_config limited = table->config;
-    limited.rate_limiter = *config;
-    code = rv_rate_limiter_check_table(&limited, err);
-    if (code == RV_OK) code = rv_changes_reserve(table, 1, 1, err);
-    if (code == RV_OK) code = rv_rate_limiter_configure(&table->limiter, config, err);
-    if (code == RV_OK && table->log != NULL) rv_changes_put_limiter(table, config);
-    if (code != RV_OK) rv_error_prefix(err, "table \"%s\": rate_limiter", table->name);
-  }
-  rv_turn_finish(&turn);
-  return code;
-}
-
 rv_code rv_table_reset(rv_table *table, rv_error *err)
 {
   rv_turn turn;

@@ -34,7 +34,8 @@ enum {
   RV_MAX_MARKS = 64,    /* listings that may go on where they stopped without searching */
   RV_MAX_SPARES = 40,   /* segments that died and are kept for the next rows */
   RV_MAX_FORMS = 4,     /* kinds of rows that are inserted in turns without closing a segment */
-  RV_RATE_SNAPSHOTS = 16
+  RV_RATE_SNAPSHOTS = 16,
+  RV_SETTINGS_TRIED = 100 /* how often a setting is checked without the lock, against others that change meanwhile */
 };
 
 /* Where an operation stands. */
