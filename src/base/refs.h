@@ -18,6 +18,15 @@ static inline bool rv_refs_drop(atomic_size_t *refs, size_t n)
   return true;
 }
 
+/* Drops one, unless it is the last: false. Then it is the caller's still. */
+static inline bool rv_refs_drop_unless_last(atomic_size_t *refs)
+{
+  size_t n = atomic_load_explicit(refs, memory_order_acquire);
+  while (n > 1)
+    if (atomic_compare_exchange_weak_explicit(refs, &n, n - 1, memory_order_acq_rel, memory_order_acquire)) return true;
+  return false;
+}
+
 /* One more, by a thread that has one to itself: not one that it may only use because somebody else keeps it, for he may give one at the
  * same time. */
 static inline void rv_refs_add_to_own(atomic_size_t *refs)

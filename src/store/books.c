@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "store/chunk_parts.h"
+#include "store/memory.h"
 
 enum { SPARE_HOLDS = 16 }; /* of a turn's, kept as memory for others */
 
@@ -90,6 +91,13 @@ void rv_holds_free(rv_hold *spare)
   }
 }
 
+void rv_left_chunks_free(rv_left_chunks *left)
+{
+  for (size_t i = 0; i < left->count; i++) rv_chunk_unref(left->chunk[i]);
+  rv_memory_end_way(left->memory, left->on_the_way);
+  free(left);
+}
+
 void rv_garbage_free(rv_garbage *garbage)
 {
   rv_holds_free(rv_garbage_free_but_holds(garbage));
@@ -113,6 +121,11 @@ rv_hold *rv_garbage_free_but_holds(rv_garbage *garbage)
   }
   rv_chunk_unref(garbage->chunk);
   garbage->chunk = NULL;
+  while (garbage->left != NULL) {
+    rv_left_chunks *first = garbage->left;
+    garbage->left = first->next;
+    rv_left_chunks_free(first);
+  }
   while (garbage->looses != NULL) {
     rv_loose *loose = garbage->looses;
     garbage->looses = loose->next_garbage;

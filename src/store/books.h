@@ -65,11 +65,27 @@ typedef struct rv_loose {
   rv_loose_link links[];
 } rv_loose;
 
+/* Chunks that were made for a table and came into none. */
+typedef struct rv_left_chunks {
+  struct rv_left_chunks *next;
+  rv_memory *memory; /* where they are counted as being on the way */
+  size_t on_the_way; /* as so many bytes */
+  size_t count;
+  rv_chunk *chunk[]; /* one reference each */
+} rv_left_chunks;
+void rv_left_chunks_free(rv_left_chunks *left); /* this one */
+
 typedef struct rv_garbage {
   rv_hold *holds;
   rv_loose *looses;
   rv_chunk *chunk; /* one that no table holds any more; NULL: none */
+  rv_left_chunks *left;
 } rv_garbage;
+
+static inline bool rv_garbage_is_some(const rv_garbage *garbage)
+{
+  return garbage->holds != NULL || garbage->looses != NULL || garbage->chunk != NULL || garbage->left != NULL;
+}
 
 void rv_garbage_free(rv_garbage *garbage);
 /* The same, but that the memory of a few holds is left, linked by next_garbage; NULL: of none. */

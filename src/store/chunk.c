@@ -68,6 +68,11 @@ void rv_chunk_unref_many(rv_chunk *chunk, size_t n)
   rv_memory_take_away(account, counted);
 }
 
+bool rv_chunk_unref_unless_last(rv_chunk *chunk)
+{
+  return rv_refs_drop_unless_last(&chunk->refs);
+}
+
 void rv_chunk_unref(rv_chunk *chunk)
 {
   if (chunk != NULL) rv_chunk_unref_many(chunk, 1);

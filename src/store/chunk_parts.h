@@ -57,6 +57,8 @@ rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *
 /* Many references at once. */
 void rv_chunk_ref_many(rv_chunk *chunk, size_t n);
 void rv_chunk_unref_many(rv_chunk *chunk, size_t n);
+/* False: it was the last reference, and is the caller's still, who drops it where freeing rows takes nobody's time. */
+bool rv_chunk_unref_unless_last(rv_chunk *chunk);
 /* How many tables hold it; others' may come and go meanwhile. */
 static inline unsigned rv_chunk_holds(const rv_chunk *chunk)
 {

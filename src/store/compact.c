@@ -404,9 +404,12 @@ static bool work_once(rv_table *table, is_due *due, rv_compaction *work)
 
   rv_turn_begin(&turn, table);
   code = apply(&turn, work, code);
+  /* before the turn ends, so that the table may use them again; whose last reference that would be is freed after it */
+  if (rv_chunk_unref_unless_last(work->source)) work->source = NULL;
+  if (rv_chunk_unref_unless_last(work->target)) work->target = NULL;
+  rv_turn_leave(&turn);
   rv_chunk_unref(work->source);
   rv_chunk_unref(work->target);
-  rv_turn_leave(&turn);
   for (size_t i = 0; i < work->n; i++) {
     rv_trajectory_unref(work->moves[i].trajectory);
     rv_trajectory_unref(work->moves[i].moved);

@@ -296,6 +296,7 @@ static rv_chunk *take_large_spare(rv_table *table)
 void rv_spares_leave_large(rv_turn *turn)
 {
   for (int left = 0; left < RV_MAX_SPARES; left++) {
+    if (turn->garbage.chunk != NULL) rv_turn_pause(turn);
     rv_chunk *spare = take_large_spare(turn->table);
     if (spare == NULL) return;
     turn->garbage.chunk = spare;
@@ -311,33 +312,38 @@ void rv_spares_free(rv_table *table)
   }
 }
 
-rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, size_t capacity)
+/* What is of no use makes room: one in a hold of the lock, for it is freed after it. */
+static void drop_spare(rv_table *table, rv_garbage *garbage, size_t i)
+{
+  if (garbage->chunk == NULL) garbage->chunk = take_spare(table, i);
+}
+
+rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, rv_garbage *garbage, size_t capacity)
 {
   size_t share = rv_table_share(table);
   for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++) {
     rv_chunk *spare = table->spares[i];
     size_t has = (size_t)rv_segment_capacity(spare);
     if (has < (capacity + 1) / 2 || (has > capacity && rv_chunk_memory(spare) > share) || !fits_form(spare, form)) continue;
-    take_spare(table, i);
     rv_chunk_meta meta = rv_rows_meta(table, rv_segment_capacity(spare));
-    if (rv_segment_reuse(spare, &meta)) return spare;
-    rv_chunk_unref(spare);
+    if (rv_segment_reuse(spare, &meta)) return take_spare(table, i);
+    drop_spare(table, garbage, i);
     return NULL;
   }
-  rv_chunk_unref(take_spare(table, 0)); /* what nobody wants makes room */
+  drop_spare(table, garbage, 0);
   return NULL;
 }
 
-rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t *capacity)
+rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, rv_garbage *garbage, size_t *capacity)
 {
   *capacity = segment_rows(table, form);
-  return rv_form_take_spare(table, form, *capacity);
+  return rv_form_take_spare(table, form, garbage, *capacity);
 }
 
-static rv_code new_segment(rv_table *table, rv_form *form, rv_chunk **out, rv_error *err)
+static rv_code new_segment(rv_table *table, rv_form *form, rv_garbage *garbage, rv_chunk **out, rv_error *err)
 {
   size_t capacity;
-  *out = rv_form_take_segment(table, form, &capacity);
+  *out = rv_form_take_segment(table, form, garbage, &capacity);
   if (*out != NULL) return RV_OK;
   rv_chunk_meta meta = rv_rows_meta(table, (int64_t)capacity);
   return rv_segment_new(form->specs, form->num_columns, capacity, &meta, out, err);
@@ -351,7 +357,7 @@ rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_err
   }
   form->hold = NULL;
   rv_chunk *segment;
-  rv_code code = new_segment(table, form, &segment, err);
+  rv_code code = new_segment(table, form, garbage, &segment, err);
   if (code != RV_OK) return code;
   code = rv_books_hold(&table->books, segment, &form->hold, err);
   form->capacity = rv_segment_capacity(segment);

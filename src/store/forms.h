@@ -86,9 +86,9 @@ rv_code rv_form_use_template(rv_table *table, rv_form *form, uint32_t items, rv_
 /* How many rows the largest of the form's segments has. */
 size_t rv_form_most_rows(const rv_table *table, const rv_form *form);
 /* A segment that was used before; NULL: make one of *capacity rows. */
-rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, size_t *capacity);
+rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, rv_garbage *garbage, size_t *capacity);
 /* The same, where the caller knows how many rows it wants. */
-rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, size_t capacity);
+rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, rv_garbage *garbage, size_t capacity);
 /* The identity of a chunk of rows that belong to no episode. */
 rv_chunk_meta rv_rows_meta(rv_table *table, int64_t rows);
 

@@ -140,7 +140,7 @@ rv_code rv_placed_segment_new(rv_table *table, rv_form *form, size_t capacity, r
 {
   rv_turn turn;
   rv_turn_begin(&turn, table);
-  *out = rv_form_take_spare(table, form, capacity);
+  *out = rv_form_take_spare(table, form, &turn.garbage, capacity);
   rv_chunk_meta meta = rv_rows_meta(table, (int64_t)capacity);
   rv_turn_end(&turn);
   if (*out != NULL) return RV_OK;

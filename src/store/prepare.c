@@ -190,14 +190,15 @@ typedef struct rv_new_segment {
 
 /* The parts and their places, with a segment or with the making of one. All segments of a form are of one size, so that what dies is what is
  * needed next. */
-static void plan_parts(rv_table *table, rv_rows *rows, size_t n, rv_new_segment *make)
+static void plan_parts(rv_turn *turn, rv_rows *rows, size_t n, rv_new_segment *make)
 {
+  rv_table *table = turn->table;
   size_t row = rows->form->row_bytes;
   borrow(table, rows, n);
   size_t rest = n - (rows->num_prepared == 0 ? 0 : rows->prepared[0].rows);
   for (; rest > 0 && rows->num_prepared < MOST_PARTS; rows->num_prepared++) {
     size_t capacity;
-    rv_chunk *spare = rv_form_take_segment(table, rows->form, &capacity);
+    rv_chunk *spare = rv_form_take_segment(table, rows->form, &turn->garbage, &capacity);
     if (spare != NULL) capacity = (size_t)rv_segment_capacity(spare);
     size_t part = rest < capacity ? rest : capacity;
     rows->prepared[rows->num_prepared] = (rv_prepared){.segment = spare, .rows = part};
@@ -285,11 +286,17 @@ rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err)
   if (n == 0) n = 1;
   rows->prepared = malloc(MOST_PARTS * sizeof *rows->prepared);
   if (rows->prepared == NULL) return rv_fail_memory(err, MOST_PARTS * sizeof *rows->prepared);
+  rows->left = malloc(sizeof *rows->left + MOST_PARTS * sizeof(rv_chunk *));
+  if (rows->left == NULL) {
+    free(rows->prepared);
+    rows->prepared = NULL;
+    return rv_fail_memory(err, sizeof *rows->left + MOST_PARTS * sizeof(rv_chunk *));
+  }
   rows->num_prepared = rows->on_the_way = 0;
   if (has_strings)
     plan_string_parts(table, rows->form, make);
   else
-    plan_parts(table, rows, n, make);
+    plan_parts(turn, rows, n, make);
   bool past_caches = rv_table_outgrows_caches(table);
   rv_turn_end(turn);
   if (has_strings) cut_parts(table, rows, most, make);
@@ -320,11 +327,20 @@ rv_chunk *rv_rows_prepared(const rv_rows *rows, int64_t *first, size_t *left)
   return part->segment;
 }
 
-void rv_rows_unprepare(rv_rows *rows)
+/* Rows that are in the table are kept by that; those that came into none are many, and take long to free. */
+void rv_rows_unprepare(rv_rows *rows, rv_garbage *garbage)
 {
   if (rows->prepared == NULL) return;
-  for (size_t i = 0; i < rows->num_prepared; i++) rv_chunk_unref(rows->prepared[i].segment);
+  rv_left_chunks *left = rows->left;
+  *left = (rv_left_chunks){.next = garbage->left, .memory = rows->waiter.table->memory, .on_the_way = rows->on_the_way};
+  for (size_t i = 0; i < rows->num_prepared; i++) {
+    rv_chunk *segment = rows->prepared[i].segment;
+    if (segment != NULL && !rv_chunk_unref_unless_last(segment)) left->chunk[left->count++] = segment;
+  }
   free(rows->prepared);
   rows->prepared = NULL;
-  rv_memory_end_way(rows->waiter.table->memory, rows->on_the_way);
+  if (left->count > 0)
+    garbage->left = left;
+  else
+    rv_left_chunks_free(left);
 }

@@ -14,7 +14,7 @@ rv_code rv_rows_prepare(rv_turn *turn, rv_rows *rows, rv_error *err);
 const rv_prepared *rv_rows_part(const rv_rows *rows, size_t *begin);
 /* Its copy: segment and place there, and how many rows follow it there; NULL: it was not copied. */
 rv_chunk *rv_rows_prepared(const rv_rows *rows, int64_t *first, size_t *left);
-/* Drops what the rows still hold. */
-void rv_rows_unprepare(rv_rows *rows);
+/* Drops what the rows still hold; under the lock, so that what nobody else has joins the garbage. */
+void rv_rows_unprepare(rv_rows *rows, rv_garbage *garbage);
 
 #endif

@@ -263,7 +263,7 @@ bool rv_rows_step(rv_turn *turn, rv_rows *rows)
 void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage)
 {
   if (rows->form != NULL) rv_form_unref(table, rows->form, garbage);
-  rv_rows_unprepare(rows);
+  rv_rows_unprepare(rows, garbage);
   rows->form = NULL;
 }
 

@@ -222,8 +222,7 @@ static inline void rv_turn_end(rv_turn *turn)
   rv_table *table = turn->table;
   /* mostly there is nobody to call, nothing to free, and nothing to compact */
   if (table->num_events == 0 && table->log == NULL && !table->bounded && table->books.sparse.num <= 1 &&
-      turn->garbage.holds == NULL && turn->garbage.looses == NULL && turn->garbage.chunk == NULL &&
-      rv_list_empty(&table->completed))
+      !rv_garbage_is_some(&turn->garbage) && rv_list_empty(&table->completed))
     rv_mutex_unlock(&table->mutex);
   else
     rv_turn_end_with_rest(turn);

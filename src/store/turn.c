@@ -57,7 +57,7 @@ void rv_turn_leave(rv_turn *turn)
     table->log->shared->wake(table->log->shared, table->log->pressed);
   }
   rv_mutex_unlock(&table->mutex);
-  if (turn->garbage.holds != NULL || turn->garbage.looses != NULL || turn->garbage.chunk != NULL)
+  if (rv_garbage_is_some(&turn->garbage))
     rv_holds_free(atomic_exchange_explicit(&table->left_holds, rv_garbage_free_but_holds(&turn->garbage), memory_order_acq_rel));
   if (some) deliver(table, &completed);
   if (rv_table_is_bounded(table)) rv_memory_serve(table->memory);

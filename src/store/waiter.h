@@ -94,7 +94,8 @@ typedef struct rv_rows {
   size_t begun, end;        /* the rows of this piece */
   rv_prepared *prepared;    /* all of these, segment by segment; NULL: none */
   size_t num_prepared;
-  size_t on_the_way; /* their bytes, as counted in the store's account */
+  size_t on_the_way;           /* their bytes, as counted in the store's account */
+  struct rv_left_chunks *left; /* where those go that come into no table; as long as there are any prepared */
 } rv_rows;
 
 /* Draws items, as many at a time as the limiter allows and a hold of the lock has room for. */
