@@ -105,6 +105,9 @@ typedef struct rv_extension_ops {
   /* Text for people (one line of name=value pairs) about what the extension has gathered; optional. Writes at most
    * `capacity` bytes with the NUL and returns the full length. */
   size_t (*describe)(void *extension, char *out, size_t capacity);
+  /* Goes on with what `on_events` left undone, for a few microseconds; optional. True: there is more. It is called until it returns false, others are
+   * let at the table in between, and the call whose events they were returns after that. */
+  bool (*go_on)(void *extension, rv_edit *edit);
 } rv_extension_ops;
 
 /* Sets the priority of a present item. RV_NOT_FOUND for a key that is not in the table, RV_INVALID_ARGUMENT for a priority

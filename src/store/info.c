@@ -238,7 +238,7 @@ rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err)
   show_counts(table, out);
   rv_rates_report(table, now, out);
   out->num_waiting = show_waiting(table, now, out->waiting);
-  if (table->num_events > 0) rv_table_tell(table);
+  if (table->num_events > 0) rv_table_tell(&turn);
   describe_extensions(table, out->extensions);
   rv_turn_end(&turn);
   return RV_OK;

@@ -77,7 +77,7 @@ static void not_there(rv_mutation *mutation, uint64_t key)
 /* Before so much more. */
 static void hold_on(rv_mutation *mutation, size_t updates)
 {
-  if (mutation->in_hold + updates > BATCH) {
+  if (mutation->in_hold + updates > BATCH || mutation->turn.budget <= 0) { /* what extensions do counts, too */
     mutation->in_hold = 0;
     rv_turn_pause(&mutation->turn);
   }
@@ -154,8 +154,9 @@ static void update_batch(rv_mutation *mutation, const uint64_t *keys, const doub
 
 static rv_code update_keys(rv_mutation *mutation, const uint64_t *keys, const double *priorities, size_t n, rv_error *err)
 {
-  for (size_t begin = 0; begin < n; begin += BATCH) {
-    size_t count = n - begin < BATCH ? n - begin : BATCH;
+  const size_t most = mutation->turn.table->num_extensions > 0 ? RV_EVENTS_MAX : BATCH;
+  for (size_t begin = 0; begin < n; begin += most) {
+    size_t count = n - begin < most ? n - begin : most;
     hold_on(mutation, count);
     rv_code code = reserve(mutation, count, err);
     if (code != RV_OK) return code;
@@ -407,7 +408,7 @@ rv_code rv_table_reset(rv_table *table, rv_error *err)
   rv_turn_begin(&turn, table);
   rv_code code = rv_table_is_closed(table, err);
   if (code == RV_OK) code = rv_changes_allow(table, err);
-  if (code == RV_OK && table->num_events > 0) rv_table_tell(table);
+  if (code == RV_OK && table->num_events > 0) rv_table_tell(&turn);
   if (code == RV_OK) code = rv_changes_reserve(table, 1, 0, err);
   if (code == RV_OK) {
     if (table->log != NULL) rv_changes_put(table, RV_CHANGE_RESET, 0, 0, 0);

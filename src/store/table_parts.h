@@ -156,6 +156,7 @@ struct rv_table {
 
   rv_event events[RV_EVENTS_MAX];
   size_t num_events;
+  bool extensions_go_on; /* some have not done yet what they were told */
 
   rv_mark marks[RV_MAX_MARKS];
   uint64_t listing_life; /* rv_listing_new_life */
@@ -213,7 +214,7 @@ static inline void rv_turn_begin(rv_turn *turn, rv_table *table)
   *turn = (rv_turn){.table = table, .budget = RV_TURN_BUDGET};
   rv_turn_lock(table);
 }
-/* Lets others have the table for a moment. */
+/* Lets others have the table for a moment, and again after each part of what extensions left undone. */
 void rv_turn_pause(rv_turn *turn);
 void rv_turn_end_with_rest(rv_turn *turn);
 void rv_turn_leave(rv_turn *turn); /* the same without compaction */
@@ -380,7 +381,8 @@ static inline uint64_t rv_naming_of_all(rv_table *table)
 /* ---- events ---- */
 
 void rv_table_note(rv_turn *turn, rv_event_kind kind, const rv_item *item, double priority, double old_priority);
-void rv_table_tell(rv_table *table); /* the events so far, to all extensions */
+void rv_table_tell(rv_turn *turn); /* the events so far, to all extensions; what these edit counts against the budget */
+void rv_table_let_extensions_go_on(rv_turn *turn); /* with what they left undone; extensions_go_on says whether that is all */
 
 /* ---- house-keeping ---- */
 

@@ -48,7 +48,7 @@ void rv_turn_leave(rv_turn *turn)
 {
   rv_table *table = turn->table;
   rv_link completed;
-  if (table->num_events > 0) rv_table_tell(table);
+  if (table->num_events > 0) rv_table_tell(turn);
   if (turn->garbage.holds != NULL) rv_spares_keep(turn->table, &turn->garbage);
   bool some = take_completed(table, &completed);
   if (rv_memory_limit(table->memory) < SIZE_MAX && !rv_table_books_are_counted(table)) rv_table_count_books(table);
@@ -63,7 +63,7 @@ void rv_turn_leave(rv_turn *turn)
   if (rv_table_is_bounded(table)) rv_memory_serve(table->memory);
 }
 
-void rv_turn_pause(rv_turn *turn)
+static void pause_once(rv_turn *turn)
 {
   bool compact = rv_table_max_bytes(turn->table) < SIZE_MAX &&
                  rv_table_wants_compaction(turn->table); /* else too many items would go for it */
@@ -74,9 +74,29 @@ void rv_turn_pause(rv_turn *turn)
   rv_turn_lock(turn->table);
 }
 
+/* What is left to do of what was done, a hold of the lock for each part of it. */
+static void do_rest(rv_turn *turn)
+{
+  rv_table *table = turn->table;
+  while (table->extensions_go_on) {
+    if (turn->budget <= 0) pause_once(turn);
+    rv_table_let_extensions_go_on(turn);
+  }
+}
+
+void rv_turn_pause(rv_turn *turn)
+{
+  pause_once(turn);
+  if (!turn->table->extensions_go_on) return;
+  do_rest(turn);
+  pause_once(turn);
+}
+
 void rv_turn_end_with_rest(rv_turn *turn)
 {
   rv_table *table = turn->table;
+  if (table->num_events > 0) rv_table_tell(turn);
+  do_rest(turn);
   bool compact = rv_table_wants_compaction(table);
   rv_turn_leave(turn);
   if (compact) rv_table_compact(table, RV_COMPACT_STAYS);

@@ -68,6 +68,7 @@ static void update(void *self, rv_edit *edit, uint64_t key, double priority)
   rv_event event = {.kind = RV_EVENT_UPDATE, .key = key, .priority = priority, .old_priority = edit->priority[key]};
   edit->priority[key] = priority;
   ops->on_events(self, &event, 1, edit);
+  while (ops->go_on(self, edit)) continue;
 }
 
 static void drop(void *self, rv_edit *edit, uint64_t key)
@@ -191,6 +192,32 @@ static void the_work_of_an_update_is_bounded_where_all_items_begin_at_one_step(v
   ops->destroy(self);
 }
 
+/* As many updates in one batch as there may be, each with all that it can reach. */
+static void no_call_looks_at_more_than_a_few_items(void **state)
+{
+  enum { STEPS = 200, UPDATES = 64, EACH = 16, FEW = 48 };
+  rv_edit *edit = *state;
+  void *self = made("steps=100,decay=1");
+  for (uint64_t key = 0; key < STEPS * EACH; key++) insert(self, edit, key, 7, (int64_t)(key / EACH), 1);
+  rv_event events[UPDATES];
+  for (uint64_t i = 0; i < UPDATES; i++)
+    events[i] = (rv_event){.kind = RV_EVENT_UPDATE, .key = i * EACH, .priority = edit->priority[i * EACH] = 2 + (double)i};
+  edit->looks = 0;
+  ops->on_events(self, events, UPDATES, edit);
+  assert_true(edit->looks <= FEW);
+  for (bool more = true; more;) {
+    uint64_t looks = edit->looks;
+    more = ops->go_on(self, edit);
+    assert_true(edit->looks - looks <= FEW);
+  }
+  for (uint64_t key = 0; key < STEPS * EACH; key++) {
+    int64_t step = (int64_t)(key / EACH), last = UPDATES - 1; /* that one is the highest, but raises nothing at its own step */
+    double highest = step == last && key % EACH != 0 ? 1 + (double)last : 2 + (double)last;
+    assert_true(edit->priority[key] == (step - 100 > last ? 1 : highest));
+  }
+  ops->destroy(self);
+}
+
 static void what_was_reset_or_deleted_is_forgotten(void **state)
 {
   rv_edit *edit = *state;
@@ -280,6 +307,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(items_without_a_step_and_the_ends_of_numbers_are_harmless, fresh, done),
       cmocka_unit_test_setup_teardown(a_refused_edit_does_not_stop_the_others, fresh, done),
       cmocka_unit_test_setup_teardown(the_work_of_an_update_is_bounded_where_all_items_begin_at_one_step, fresh, done),
+      cmocka_unit_test_setup_teardown(no_call_looks_at_more_than_a_few_items, fresh, done),
       cmocka_unit_test_setup_teardown(what_was_reset_or_deleted_is_forgotten, fresh, done),
       cmocka_unit_test_setup_teardown(it_agrees_with_looking_at_every_item, fresh, done),
       cmocka_unit_test_setup_teardown(options_are_checked, fresh, done),

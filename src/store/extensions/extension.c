@@ -48,6 +48,11 @@ void rv_extension_tell(rv_extension *extension, const rv_event *events, size_t n
   extension->ops->on_events(extension->state, events, n, edit);
 }
 
+bool rv_extension_go_on(rv_extension *extension, rv_edit *edit)
+{
+  return extension->ops->go_on != NULL && extension->ops->go_on(extension->state, edit);
+}
+
 size_t rv_extension_describe(rv_extension *extension, char *out, size_t capacity)
 {
   bool silent = extension->ops->describe == NULL;

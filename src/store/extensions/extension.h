@@ -18,6 +18,8 @@ rv_code rv_extension_init(rv_extension *extension, const rv_extension_config *co
 void rv_extension_fini(rv_extension *extension);
 /* Under the table's lock. */
 void rv_extension_tell(rv_extension *extension, const rv_event *events, size_t n, rv_edit *edit);
+/* What it left undone; true: there is more. Under the table's lock. */
+bool rv_extension_go_on(rv_extension *extension, rv_edit *edit);
 /* "NAME: text", or "NAME" where it describes nothing. Writes at most `capacity` bytes with the NUL, returns the full length.
  * Under the table's lock. */
 size_t rv_extension_describe(rv_extension *extension, char *out, size_t capacity);
