@@ -75,7 +75,8 @@ static inline size_t rv_chunk_refs(const rv_chunk *chunk)
 /* A segment that nobody else refers to, made empty for new rows under another identity. False: it cannot be used again (strings).
  */
 bool rv_segment_reuse(rv_chunk *segment, const rv_chunk_meta *meta);
-/* Copies rows of every column of `from` (same columns) to row `to` of the segment; unpublished until rv_segment_publish. */
+/* Copies rows of every column of `from` (same columns) to row `to` of the segment; those that a column has not published are cleared there.
+ * Unpublished until rv_segment_publish. */
 rv_code rv_segment_copy_rows(rv_chunk *segment, int64_t to, rv_chunk *from, int64_t first, int64_t count, rv_error *err);
 /* Copies n rows of a column that lie one after another (strings: their bytes too) to row `to` and those behind it. Sizes are the
  * caller's to check. */

@@ -431,10 +431,41 @@ static void a_broken_encoded_chunk_is_refused_or_read_with_an_error(void **state
   assert_int_equal(freed, 1);
 }
 
+/* Else they would be whatever was in that memory before, and be saved and sent with the others. */
+static void rows_that_a_column_has_not_are_cleared_where_others_are_copied(void **state)
+{
+  (void)state;
+  enum { HAS = 3, MOVED = 4 };
+  rv_error err;
+  const rv_spec specs[] = {{.name = "", .dtype = RV_INT64}, {.name = "", .dtype = RV_INT64}};
+  rv_chunk *from, *to;
+  rv_chunk_meta meta = {.key = 1, .episode_id = 1};
+  const int64_t numbers[] = {11, 12, 13, 14, 15, 16}, before[] = {-1, -1, -1, -1, -1, -1};
+  must(rv_segment_new(specs, 2, 6, &meta, &from, &err), &err);
+  must(rv_segment_new(specs, 2, 6, &meta, &to, &err), &err);
+  for (size_t c = 0; c < 2; c++) must(rv_segment_fill(to, c, 0, before, 6, &err), &err);
+  must(rv_segment_fill(from, 0, 0, numbers, 6, &err), &err);
+  must(rv_segment_fill(from, 1, 0, numbers, 6, &err), &err);
+  rv_segment_publish(from, 0, 6);
+  rv_segment_publish(from, 1, HAS);
+  for (int64_t first = 2; first <= HAS; first++) { /* of the second column one row is there, or none */
+    must(rv_segment_copy_rows(to, 1, from, first, MOVED - 1, &err), &err);
+    for (size_t c = 0; c < 2; c++)
+      for (int64_t row = 0; row < 6; row++) {
+        size_t stride = to->lanes[c].stride;
+        int64_t expected = row < 1 || row > MOVED - 1 ? -1 : c == 0 || first + row - 1 < HAS ? numbers[first + row - 1] : 0;
+        assert_int_equal(*(const int64_t *)(const void *)(to->lanes[c].base + (size_t)row * stride), expected);
+      }
+  }
+  rv_chunk_unref(from);
+  rv_chunk_unref(to);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_of_a_segment_read_back_as_they_were_put),
+      cmocka_unit_test(rows_that_a_column_has_not_are_cleared_where_others_are_copied),
       cmocka_unit_test(a_segment_is_not_used_again_while_its_memory_is_lent),
       cmocka_unit_test(rows_put_for_later_read_back_as_they_were_put),
       cmocka_unit_test(a_row_put_for_later_is_checked_as_any),

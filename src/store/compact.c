@@ -376,8 +376,9 @@ static rv_code apply(rv_turn *turn, rv_compaction *work, rv_code code)
     if (code == RV_OK) {
       publish(table);
       for (size_t i = 0; i < work->n && code == RV_OK; i++) code = move_item(turn, &work->moves[i]);
-    } else if (code != RV_RESOURCE_EXHAUSTED) {
-      give_up(table, work->source);
+    } else {
+      table->compact_fill = work->moves[0].to; /* what may not have been copied is not published with what comes next */
+      if (code != RV_RESOURCE_EXHAUSTED) give_up(table, work->source);
     }
     const rv_chunk *target = table->compact_into->chunk;
     if (table->compact_fill == rv_segment_capacity(target) || rv_table_is_large(table, target)) close_full_target(turn);

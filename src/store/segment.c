@@ -430,13 +430,22 @@ void *rv_segment_row(rv_chunk *chunk, size_t column, int64_t row, size_t *stride
   return row_at(segment_of(chunk), column, row);
 }
 
+/* What is published is sent and written to files whole: it is to hold nothing that was in this memory before. */
+static void clear_rows(rv_segment *segment, size_t column, int64_t to, int64_t count)
+{
+  const rv_lane *lane = &segment->chunk.lanes[column];
+  for (int64_t row = to; row < to + count; row++) memset(row_at(segment, column, row), 0, lane->row_bytes);
+}
+
 rv_code rv_segment_copy_rows(rv_chunk *segment, int64_t to, rv_chunk *from, int64_t first, int64_t count, rv_error *err)
 {
   for (uint32_t i = 0; i < segment->num_columns; i++) {
     const rv_lane *lane = &from->lanes[i];
     int64_t rows = rv_chunk_num_rows(from, i) - first;
     if (rows > count) rows = count;
-    if (rows <= 0) continue;
+    if (rows < 0) rows = 0;
+    if (rows < count) clear_rows(segment_of(segment), i, to + rows, count - rows);
+    if (rows == 0) continue;
     rv_code code =
         copy_in(segment_of(segment), i, to, lane->base + (size_t)first * lane->stride, lane->stride, (size_t)rows, err);
     if (code != RV_OK) return code;
