@@ -27,7 +27,8 @@ typedef struct rv_spill_config {
 
 /* Whether a spill could begin with that, as far as can be seen without making anything: the errors are those of rv_spill_new. */
 RV_API rv_code rv_spill_check(const rv_spill_config *config, rv_error *err);
-/* Begins with it; a reference to the store is taken. RV_FAILED_PRECONDITION: the store has no memory_limit. RV_NOT_FOUND,
+/* Begins with it; a reference to the store is taken. RV_FAILED_PRECONDITION: the store has no memory_limit. RV_ALREADY_EXISTS:
+ * it has a spill that was not freed yet. RV_NOT_FOUND,
  * RV_PERMISSION_DENIED, RV_INVALID_ARGUMENT: no file can be made in that directory. */
 RV_API rv_code rv_spill_new(const rv_spill_config *config, rv_store *store, rv_spill **out, rv_error *err);
 /* No more chunks go there; those that did stay readable as long as anybody refers to them. Before the store is freed. NULL is fine. */

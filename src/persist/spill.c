@@ -154,6 +154,7 @@ static rv_code start(rv_spill *spill, rv_error *err)
 
 static void destroy(rv_spill *spill)
 {
+  rv_memory_give_spill(spill->memory);
   rv_spill_file_close(spill->file);
   rv_cond_fini(&spill->changed);
   rv_mutex_fini(&spill->lock);
@@ -188,9 +189,16 @@ rv_code rv_spill_new(const rv_spill_config *given, rv_store *store, rv_spill **o
   if (rv_memory_limit(rv_store_memory(store)) == SIZE_MAX)
     return rv_fail(err, RV_FAILED_PRECONDITION,
                    "a spill is for a store with a memory_limit, near which chunks go to its file; give one");
+  if (!rv_memory_take_spill(rv_store_memory(store)))
+    return rv_fail(
+        err, RV_ALREADY_EXISTS,
+        "the store has a spill already, which takes all that is to leave memory; give that one the room, or end it first");
   size_t max_bytes = config.max_bytes == 0 ? default_max_bytes : config.max_bytes;
   rv_spill *spill = calloc(1, sizeof *spill);
-  if (spill == NULL) return rv_fail_memory(err, sizeof *spill);
+  if (spill == NULL) {
+    rv_memory_give_spill(rv_store_memory(store));
+    return rv_fail_memory(err, sizeof *spill);
+  }
   rv_env_fill(&spill->env, config.env != NULL ? config.env : rv_store_env(store));
   spill->store = rv_store_ref(store);
   spill->memory = rv_store_memory(store);

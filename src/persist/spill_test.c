@@ -611,6 +611,29 @@ static void a_directory_that_is_not_there_and_a_store_without_a_limit_are_refuse
 
 /* ---- the file ---- */
 
+/* Each would take what the other has taken, and tell of the file of which it knows. */
+static void a_store_has_one_spill_at_a_time(void **state)
+{
+  (void)state;
+  rv_error err;
+  rv_table_config table = rv_table_config_default("t", 10);
+  rv_store_config config = {.size = sizeof config, .tables = &table, .num_tables = 1, .memory_limit = (size_t)1 << 28};
+  rv_store *store;
+  rv_spill *first, *second;
+  rv_spill_config spill = {.size = sizeof spill, .path = "/tmp"};
+  must(rv_store_new(&config, &store, &err), &err);
+  must(rv_spill_new(&spill, store, &first, &err), &err);
+  assert_int_equal(rv_spill_new(&spill, store, &second, &err), RV_ALREADY_EXISTS);
+  assert_non_null(strstr(err.message, "the store has a spill already"));
+  rv_spill_free(first);
+  spill.path = "/there/is/no/such/directory";
+  assert_int_not_equal(rv_spill_new(&spill, store, &second, &err), RV_OK); /* one that did not begin is none */
+  spill.path = "/tmp";
+  must(rv_spill_new(&spill, store, &second, &err), &err);
+  rv_spill_free(second);
+  rv_store_unref(store);
+}
+
 static void places_hold_what_was_put_there_until_they_are_let_go(void **state)
 {
   (void)state;
@@ -675,6 +698,7 @@ int main(void)
       cmocka_unit_test(rows_of_others_chunks_do_too),
       cmocka_unit_test(what_is_held_while_others_move_reads_as_before),
       cmocka_unit_test(a_directory_that_is_not_there_and_a_store_without_a_limit_are_refused),
+      cmocka_unit_test(a_store_has_one_spill_at_a_time),
       cmocka_unit_test(places_hold_what_was_put_there_until_they_are_let_go),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,7 @@ typedef struct rv_memory {
   atomic_size_t wanted_when_full; /* the same for tables that are full */
   atomic_bool serving;            /* a thread looks whether it has it */
   atomic_bool spills;             /* cold chunks go to a file (cold.h) */
+  atomic_bool has_spill;          /* somebody takes them there */
   atomic_int spill_fault;         /* errno of what keeps them from it; 0: nothing does */
   atomic_bool all_spilled;        /* memory was short, and nothing found that may move there */
   atomic_uint ask_ahead;          /* batches whose rows are asked for before they are read from the spill's file (gather.c) */
@@ -86,6 +87,15 @@ static inline size_t rv_memory_writer_share(const rv_memory *memory)
 static inline void rv_memory_begin_spilling(rv_memory *memory)
 {
   atomic_store(&memory->spills, true);
+}
+/* False: somebody else spills already, and has not ended it. */
+static inline bool rv_memory_take_spill(rv_memory *memory)
+{
+  return !atomic_exchange(&memory->has_spill, true);
+}
+static inline void rv_memory_give_spill(rv_memory *memory)
+{
+  atomic_store(&memory->has_spill, false);
 }
 static inline bool rv_memory_spills(const rv_memory *memory)
 {
