@@ -7,7 +7,10 @@
 #include "store/chunk_parts.h"
 #include "store/memory.h"
 
-enum { SPARE_HOLDS = 16 }; /* of a turn's, kept as memory for others */
+enum {
+  SPARE_HOLDS = 16,    /* of a turn's, kept as memory for others */
+  UNLINKED_AT_ONCE = 8 /* links of an item that goes, for many may go in one hold of the lock */
+};
 
 /* With as few bits as so many need. */
 static void name_slots(rv_books *books, uint64_t slots)
@@ -52,6 +55,11 @@ void rv_books_fini(rv_books *books)
     if (item->template_number == RV_LOOSE) free_loose(item->data);
   }
   rv_slab_fini(slab);
+  while (books->leaving != NULL) {
+    rv_loose *loose = books->leaving;
+    books->leaving = loose->next_garbage;
+    free_loose(loose);
+  }
   for (uint32_t i = 0; i < books->num_holds; i++) {
     uintptr_t place = (uintptr_t)*RV_SEGARRAY_AT(&books->holds, rv_hold *, i);
     if ((place & 1U) != 0) continue; /* free */
@@ -121,6 +129,7 @@ rv_hold *rv_garbage_free_but_holds(rv_garbage *garbage)
   }
   rv_chunk_unref(garbage->chunk);
   garbage->chunk = NULL;
+  garbage->more = false;
   while (garbage->left != NULL) {
     rv_left_chunks *first = garbage->left;
     garbage->left = first->next;
@@ -257,19 +266,49 @@ static int64_t rows_of(const rv_loose_link *link)
   return link->reach.end - link->reach.first;
 }
 
-static void drop_loose(rv_books *books, rv_loose *loose, uint32_t linked, rv_garbage *garbage)
+/* Of the loose item's links the last that is linked. */
+static void unlink_last(rv_books *books, rv_loose *loose, rv_garbage *garbage)
 {
-  for (uint32_t i = 0; i < linked; i++) {
-    rv_loose_link *link = &loose->links[i];
-    rv_list_remove(&link->link);
-    link->hold->items--;
-    link->hold->num_loose--;
-    link->hold->live_rows -= rows_of(link);
-    rv_books_note_sparse(books, link->hold);
-    rv_books_drop_if_unused(books, link->hold, garbage);
-  }
+  rv_loose_link *link = &loose->links[--loose->num_links];
+  rv_list_remove(&link->link);
+  link->hold->items--;
+  link->hold->num_loose--;
+  link->hold->live_rows -= rows_of(link);
+  rv_books_note_sparse(books, link->hold);
+  rv_books_drop_if_unused(books, link->hold, garbage);
+}
+
+static void free_later(rv_loose *loose, rv_garbage *garbage)
+{
   loose->next_garbage = garbage->looses;
   garbage->looses = loose;
+}
+
+void rv_books_leave_loose(rv_books *books, rv_loose *owned_loose, uint32_t linked, rv_garbage *garbage)
+{
+  owned_loose->slot = RV_NO_SLOT;
+  owned_loose->num_links = linked;
+  if (linked > UNLINKED_AT_ONCE) {
+    owned_loose->next_garbage = books->leaving;
+    books->leaving = owned_loose;
+    garbage->more = true;
+    return;
+  }
+  while (owned_loose->num_links > 0) unlink_last(books, owned_loose, garbage);
+  free_later(owned_loose, garbage);
+}
+
+int rv_books_unlink_some(rv_books *books, rv_garbage *garbage)
+{
+  rv_loose *loose = books->leaving;
+  int gone = 0;
+  if (loose == NULL) return 0;
+  for (; loose->num_links > 0 && gone < RV_LINKS_AT_ONCE; gone++) unlink_last(books, loose, garbage);
+  if (loose->num_links == 0) {
+    books->leaving = loose->next_garbage;
+    free_later(loose, garbage);
+  }
+  return RV_UNLINK_STEPS * (gone + 1);
 }
 
 static size_t loose_bytes(const rv_loose *loose)
@@ -277,56 +316,69 @@ static size_t loose_bytes(const rv_loose *loose)
   return sizeof *loose + loose->num_links * sizeof(rv_loose_link) + rv_trajectory_box_of_const(loose->trajectory)->memory;
 }
 
-static rv_code new_loose(uint32_t slot, rv_trajectory *trajectory, rv_loose **out, rv_error *err)
+rv_code rv_loose_new(rv_trajectory *trajectory, rv_loose **out, rv_error *err)
 {
   const rv_reach *reaches = rv_trajectory_box_of(trajectory)->reaches;
   size_t bytes = sizeof(rv_loose) + trajectory->num_chunks * sizeof(rv_loose_link);
   rv_loose *loose = malloc(bytes);
   if (loose == NULL) return rv_fail_memory(err, bytes);
-  loose->trajectory = rv_trajectory_ref(trajectory);
-  loose->next_garbage = NULL;
-  loose->slot = slot;
-  loose->num_links = trajectory->num_chunks;
+  *loose = (rv_loose){.trajectory = rv_trajectory_ref(trajectory), .slot = RV_NO_SLOT, .num_links = trajectory->num_chunks};
   for (uint32_t i = 0; i < loose->num_links; i++) loose->links[i] = (rv_loose_link){.loose = loose, .reach = reaches[i]};
   *out = loose;
+  return RV_OK;
+}
+
+static rv_code link_next(rv_books *books, rv_loose *loose, uint32_t number, rv_error *err)
+{
+  rv_loose_link *link = &loose->links[number];
+  rv_code code = rv_books_hold(books, loose->trajectory->chunks[number], &link->hold, err);
+  if (code != RV_OK) return code;
+  rv_list_push_back(&link->hold->loose, &link->link);
+  link->hold->items++;
+  link->hold->num_loose++;
+  link->hold->live_rows += rows_of(link);
+  return RV_OK;
+}
+
+rv_code rv_books_link_some(rv_books *books, rv_loose *loose, uint32_t *linked, rv_error *err)
+{
+  for (int made = 0; made < RV_LINKS_AT_ONCE && *linked < loose->num_links; made++, ++*linked) {
+    rv_code code = link_next(books, loose, *linked, err);
+    if (code != RV_OK) return code;
+  }
+  return RV_OK;
+}
+
+rv_code rv_books_attach_linked(rv_books *books, uint32_t slot, rv_loose *owned_loose, rv_error *err)
+{
+  rv_code code = count_layout(books, owned_loose->trajectory->layout, err);
+  if (code != RV_OK) return code;
+  books->num_loose++;
+  books->loose_memory += loose_bytes(owned_loose);
+  owned_loose->slot = slot;
+  rv_item *item = rv_slab_at(&books->slab, slot);
+  item->data = owned_loose;
+  item->base_row = 0;
+  item->template_number = RV_LOOSE;
   return RV_OK;
 }
 
 static rv_code attach_loose(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err)
 {
   rv_loose *loose = NULL;
-  rv_code code = count_layout(books, trajectory->layout, err);
+  rv_code code = rv_loose_new(trajectory, &loose, err);
   if (code != RV_OK) return code;
-  code = new_loose(slot, trajectory, &loose, err);
-  if (code != RV_OK) {
-    uncount_layout(books, trajectory->layout);
-    return code;
-  }
-  for (uint32_t i = 0; i < loose->num_links; i++) {
-    rv_loose_link *link = &loose->links[i];
-    code = rv_books_hold(books, trajectory->chunks[i], &link->hold, err);
-    if (code != RV_OK) {
-      drop_loose(books, loose, i, garbage);
-      uncount_layout(books, trajectory->layout);
-      return code;
-    }
-    rv_list_push_back(&link->hold->loose, &link->link);
-    link->hold->items++;
-    link->hold->num_loose++;
-    link->hold->live_rows += rows_of(link);
-  }
-  books->num_loose++;
-  books->loose_memory += loose_bytes(loose);
-  rv_item *item = rv_slab_at(&books->slab, slot);
-  item->data = loose;
-  item->base_row = 0;
-  item->template_number = RV_LOOSE;
-  return RV_OK;
+  uint32_t linked = 0;
+  while (linked < loose->num_links && (code = link_next(books, loose, linked, err)) == RV_OK) linked++;
+  if (code == RV_OK) code = rv_books_attach_linked(books, slot, loose, err);
+  if (code != RV_OK) rv_books_leave_loose(books, loose, linked, garbage);
+  return code;
 }
 
 rv_code rv_books_attach(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err)
 {
-  if (trajectory->num_chunks != 1) return attach_loose(books, slot, trajectory, garbage, err);
+  if (trajectory->num_chunks != 1 || trajectory->num_slices > RV_TEMPLATE_SLICES)
+    return attach_loose(books, slot, trajectory, garbage, err);
   uint16_t number;
   int64_t base = rv_trajectory_base(trajectory);
   rv_code code = rv_books_template(books, trajectory, base, false, &number, err);
@@ -349,15 +401,55 @@ static void detach_loose(rv_books *books, rv_loose *loose, rv_garbage *garbage)
   uncount_layout(books, loose->trajectory->layout);
   books->num_loose--;
   books->loose_memory -= loose_bytes(loose);
-  drop_loose(books, loose, loose->num_links, garbage);
+  rv_books_leave_loose(books, loose, loose->num_links, garbage);
 }
 
-rv_code rv_books_attach_anew(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err)
+/* Its link with a hold that has another one of it already. */
+static void merge_link(rv_loose *loose, uint32_t link)
 {
-  rv_loose *old = rv_slab_at(&books->slab, slot)->data;
-  rv_code code = rv_books_attach(books, slot, trajectory, garbage, err);
-  if (code == RV_OK) detach_loose(books, old, garbage);
-  return code;
+  rv_loose_link *gone = &loose->links[link], *last = &loose->links[--loose->num_links];
+  if (last == gone) return;
+  *gone = *last;
+  gone->link.prev->next = gone->link.next->prev = &gone->link;
+}
+
+static rv_loose_link *find_link(rv_loose *loose, const rv_hold *hold)
+{
+  for (uint32_t i = 0; i < loose->num_links; i++)
+    if (loose->links[i].hold == hold) return &loose->links[i];
+  return NULL;
+}
+
+void rv_books_move_loose(rv_books *books, rv_loose *loose, uint32_t link, rv_hold *to, rv_reach reach, rv_trajectory **moved,
+                         rv_garbage *garbage)
+{
+  rv_loose_link *place = &loose->links[link], *other = NULL;
+  rv_hold *from = place->hold;
+  books->loose_memory -= loose_bytes(loose);
+  rv_list_remove(&place->link);
+  from->items--;
+  from->num_loose--;
+  from->live_rows -= rows_of(place);
+  if ((*moved)->num_chunks < loose->num_links) {
+    merge_link(loose, link);
+    other = find_link(loose, to);
+    to->live_rows -= rows_of(other);
+    other->reach = reach;
+    to->live_rows += rows_of(other);
+  } else {
+    place->hold = to;
+    place->reach = reach;
+    rv_list_push_back(&to->loose, &place->link);
+    to->items++;
+    to->num_loose++;
+    to->live_rows += rows_of(place);
+  }
+  rv_trajectory *before = loose->trajectory;
+  loose->trajectory = *moved;
+  *moved = before;
+  books->loose_memory += loose_bytes(loose);
+  rv_books_note_sparse(books, from);
+  rv_books_drop_if_unused(books, from, garbage);
 }
 
 void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage)

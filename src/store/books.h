@@ -16,7 +16,13 @@
 
 enum {
   RV_MAX_TEMPLATES = 256,
-  RV_ROW_TEMPLATES = 16, /* kept for rows, which cannot be loose */
+  RV_ROW_TEMPLATES = 16,     /* kept for rows, which cannot be loose */
+  RV_TEMPLATE_SLICES = 1024, /* of an item that is compared with templates */
+  RV_LINKS_AT_ONCE = 32,     /* of a loose item with the holds of its chunks, made in one step */
+  RV_LOOKS_AT_ONCE = 64,     /* at chunks that it may be linked with, */
+  RV_LINK_STEPS = 8,         /* small steps that each is worth, */
+  RV_UNLINK_STEPS = 4,       /* and its going */
+  RV_LINKS_MOVED = 1024,     /* an item of more stays where it is (compact.c) */
   RV_RECENT_HOLDS = 8,
   RV_SIZE_CLASSES = 256 /* four from one power of two to the next */
 };
@@ -59,9 +65,10 @@ typedef struct rv_loose_link {
 } rv_loose_link;
 
 typedef struct rv_loose {
-  rv_trajectory *trajectory; /* one reference */
-  struct rv_loose *next_garbage;
-  uint32_t slot, num_links;
+  rv_trajectory *trajectory;     /* one reference */
+  struct rv_loose *next_garbage; /* or the next of those that leave */
+  uint32_t slot;                 /* RV_NO_SLOT: it is no item yet, or no more */
+  uint32_t num_links;            /* of one that leaves: those that still have to */
   rv_loose_link links[];
 } rv_loose;
 
@@ -78,13 +85,19 @@ void rv_left_chunks_free(rv_left_chunks *left); /* this one */
 typedef struct rv_garbage {
   rv_hold *holds;
   rv_loose *looses;
+  bool more;       /* there is more: what follows, or in the books, loose items that leave. One question of every turn */
   rv_chunk *chunk; /* one that no table holds any more; NULL: none */
   rv_left_chunks *left;
 } rv_garbage;
 
 static inline bool rv_garbage_is_some(const rv_garbage *garbage)
 {
-  return garbage->holds != NULL || garbage->looses != NULL || garbage->chunk != NULL || garbage->left != NULL;
+  return garbage->holds != NULL || garbage->looses != NULL || garbage->more;
+}
+static inline void rv_garbage_put_chunk(rv_garbage *garbage, rv_chunk *owned_chunk)
+{
+  garbage->chunk = owned_chunk;
+  garbage->more |= owned_chunk != NULL;
 }
 
 void rv_garbage_free(rv_garbage *garbage);
@@ -145,6 +158,7 @@ typedef struct rv_books {
   int64_t episodes_gone;
   rv_map layouts; /* address of a layout to the number of templates in use and loose items that have it */
   rv_templates templates;
+  rv_loose *leaving; /* of items that have gone: links that still have to, a few in each step; linked by next_garbage */
 } rv_books;
 
 void rv_books_init(rv_books *books, rv_memory *memory, uint64_t epoch, int64_t max_size, const uint64_t seeds[6]);
@@ -219,9 +233,32 @@ void rv_books_give(rv_books *books, uint32_t slot);
 /* Lets the item refer to what `trajectory` (with chunks) describes, compactly where it can be. RV_RESOURCE_EXHAUSTED: it holds
  * nothing. */
 rv_code rv_books_attach(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err);
-/* The same for a loose item, in place of what it refers to. RV_RESOURCE_EXHAUSTED: that stays. */
-rv_code rv_books_attach_anew(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err);
 void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage);
+
+/* ---- loose items of many chunks ----
+ *
+ * One is made without the lock, linked a few chunks at a time, and becomes the item's when all are; its links go a few at a time, too. So the books
+ * may be others between two steps: what was linked to those before is as if it had not been. */
+
+/* Would what it describes be linked in steps? */
+static inline bool rv_trajectory_is_long(const rv_trajectory *trajectory)
+{
+  return trajectory->num_chunks > RV_LINKS_AT_ONCE;
+}
+/* Without the lock. */
+rv_code rv_loose_new(rv_trajectory *trajectory, rv_loose **out, rv_error *err);
+/* Behind the first *linked chunks RV_LINKS_AT_ONCE more. */
+rv_code rv_books_link_some(rv_books *books, rv_loose *loose, uint32_t *linked, rv_error *err);
+/* The item, which holds nothing, refers to what is linked. On an error it is the caller's still. */
+rv_code rv_books_attach_linked(rv_books *books, uint32_t slot, rv_loose *owned_loose, rv_error *err);
+/* It is no item any more, or becomes none, and has so many links: a few go at once, others join those that leave. */
+void rv_books_leave_loose(rv_books *books, rv_loose *owned_loose, uint32_t linked, rv_garbage *garbage);
+/* Some of those that leave; how many small steps that was worth. */
+int rv_books_unlink_some(rv_books *books, rv_garbage *garbage);
+/* Rows that were in the chunk of one of its links are in another one, `moved` is the trajectory over that, and `reach` what it reaches there. What
+ * the loose item referred to is *moved. */
+void rv_books_move_loose(rv_books *books, rv_loose *loose, uint32_t link, rv_hold *to, rv_reach reach, rv_trajectory **moved,
+                         rv_garbage *garbage);
 
 /* The pieces of a compact attachment, for those who have hold and template at hand. */
 rv_code rv_books_hold(rv_books *books, rv_chunk *chunk, rv_hold **out, rv_error *err);

@@ -72,33 +72,20 @@ void rv_changes_put(rv_table *table, rv_change_kind kind, uint64_t key, double p
   count(table->log, sizeof(rv_change));
 }
 
-static size_t strings_of(const rv_slice *slice)
-{
-  size_t bytes = 0;
-  for (int64_t i = 0; i < slice->length; i++) bytes += rv_segment_string_bytes(slice->chunk, slice->tensor, slice->offset + i);
-  return bytes;
-}
-
-/* What the extra keeps in memory until it is written down, where nobody else does, beyond the rows: of each chunk the share that the item
- * has. A segment is nearly all rows, and the strings that they point to; a received chunk of one row is nearly all books. */
-static size_t share_of(const rv_slice *slice)
-{
-  const rv_chunk *chunk = slice->chunk;
-  if (chunk->is_segment) return chunk->has_strings ? strings_of(slice) : 0;
-  size_t rows = (size_t)rv_chunk_num_rows(chunk, slice->tensor), parts = rows * chunk->num_columns;
-  return parts == 0 ? 0 : rv_chunk_memory(chunk) * (size_t)slice->length / parts;
-}
-
+/* What the extra keeps in memory until it is written down, where nobody else does. */
 static size_t kept_by(const rv_draw *draw)
 {
   const rv_trajectory *trajectory = draw->trajectory;
-  size_t bytes = rv_trajectory_box_of_const(trajectory)->bytes;
+  const rv_trajectory_box *box = rv_trajectory_box_of_const(trajectory);
+  size_t bytes = box->bytes;
+  const rv_trajectory_sums *sums = rv_trajectory_get_sums(trajectory);
+  if (sums != NULL) return bytes + sums->shares + box->memory;
+  if (draw->chunk != NULL && draw->chunk->is_segment && !draw->chunk->has_strings) return bytes; /* nearly all rows */
   for (uint32_t i = 0; i < trajectory->num_slices; i++) {
     const rv_slice slice = rv_draw_slice(draw, i);
-    bytes += share_of(&slice);
+    bytes += rv_slice_share(&slice);
   }
-  if (draw->chunk != NULL) return bytes; /* the trajectory is the table's template */
-  return bytes + rv_trajectory_box_of_const(trajectory)->memory;
+  return draw->chunk != NULL ? bytes : bytes + box->memory; /* else the trajectory is the table's template */
 }
 
 void rv_changes_put_insert(rv_table *table, const rv_item *item)

@@ -26,7 +26,9 @@ typedef struct rv_move {
   uint64_t sequence;
   int64_t from, to, rows;
   rv_trajectory *trajectory; /* a loose item's, one reference; NULL: compact */
-  rv_trajectory *moved;      /* what it becomes */
+  rv_trajectory *moved;      /* what it becomes, and in the end what it was */
+  uint32_t link;             /* of the loose item's */
+  rv_reach reach;            /* of it, in the target */
 } rv_move;
 
 typedef struct rv_compaction {
@@ -211,27 +213,46 @@ static bool add_move(rv_turn *turn, rv_compaction *work, rv_hold *victim, rv_mov
   return true;
 }
 
-static void choose_items(rv_turn *turn, rv_compaction *work, rv_hold *victim)
+/* What an item is of which nothing moves. */
+typedef enum rv_stays { NONE_STAYS, SOME_LEAVE, SOME_STAY } rv_stays;
+
+/* One that is no item yet, or no more, is soon; one of very many chunks would be copied for each of them. */
+static rv_stays stays(const rv_loose *loose)
+{
+  if (loose->num_links > RV_LINKS_MOVED) return SOME_STAY;
+  return loose->slot == RV_NO_SLOT ? SOME_LEAVE : NONE_STAYS;
+}
+
+static rv_stays choose_items(rv_turn *turn, rv_compaction *work, rv_hold *victim)
 {
   const rv_books *books = &turn->table->books;
+  size_t links = 0;
+  rv_stays passed_over = NONE_STAYS;
   for (uint32_t slot = victim->first; slot != RV_NO_SLOT; slot = rv_slab_at(&books->slab, slot)->hold_next) {
     const rv_item *item = rv_slab_at(&books->slab, slot);
     rv_move move = {.slot = slot,
                     .sequence = rv_item_sequence(item),
                     .from = item->base_row,
                     .rows = rv_trajectory_box_of(books->templates.entry[item->template_number].trajectory)->span};
-    if (!add_move(turn, work, victim, move)) return;
+    if (!add_move(turn, work, victim, move)) return passed_over;
   }
   RV_LIST_EACH(link, &victim->loose)
   {
     const rv_loose_link *loose = RV_CONTAINER(link, rv_loose_link, link);
+    const rv_stays this_one = stays(loose->loose);
+    if (this_one > passed_over) passed_over = this_one;
+    if (this_one != NONE_STAYS) continue;
+    if (work->n > 0 && links + loose->loose->num_links > RV_LINKS_MOVED) return passed_over;
+    links += loose->loose->num_links;
     rv_move move = {.slot = loose->loose->slot,
                     .sequence = rv_item_sequence(rv_slab_at(&books->slab, loose->loose->slot)),
                     .from = loose->reach.first,
-                    .rows = loose->reach.end - loose->reach.first};
-    if (!add_move(turn, work, victim, move)) return;
+                    .rows = loose->reach.end - loose->reach.first,
+                    .link = (uint32_t)(loose - loose->loose->links)};
+    if (!add_move(turn, work, victim, move)) return passed_over;
     work->moves[work->n - 1].trajectory = rv_trajectory_ref(loose->loose->trajectory);
   }
+  return passed_over;
 }
 
 /* ---- copying, without it ---- */
@@ -277,6 +298,13 @@ static void ask_for_rows(const rv_compaction *work)
   for (uint32_t c = 0; c < work->source->num_columns; c++) rv_chunk_ask_for_rows(work->source, c, first, end - first);
 }
 
+static rv_reach reach_in(const rv_trajectory *trajectory, const rv_chunk *chunk)
+{
+  uint32_t i = 0;
+  while (trajectory->chunks[i] != chunk) i++;
+  return rv_trajectory_box_of_const(trajectory)->reaches[i];
+}
+
 static rv_code copy_rows(rv_compaction *work)
 {
   rv_chunk *source = work->source, *target = work->target;
@@ -292,27 +320,29 @@ static rv_code copy_rows(rv_compaction *work)
     }
     if (code == RV_OK && move->trajectory != NULL)
       code = rv_trajectory_move(move->trajectory, source, target, move->to - move->from, &move->moved, NULL);
+    if (code == RV_OK && move->trajectory != NULL) move->reach = reach_in(move->moved, target);
   }
   return code;
 }
 
 /* ---- moving, under the lock again ---- */
 
-/* RV_RESOURCE_EXHAUSTED: it stays where it was. */
-static rv_code move_item(rv_turn *turn, const rv_move *move)
+static void move_item(rv_turn *turn, rv_move *move)
 {
   rv_table *table = turn->table;
   rv_books *books = &table->books;
-  if (!rv_slab_has(&books->slab, move->slot)) return RV_OK;
+  if (!rv_slab_has(&books->slab, move->slot)) return;
   rv_item *item = rv_slab_at(&books->slab, move->slot);
-  if (rv_item_sequence(item) != move->sequence) return RV_OK;
-  if (move->trajectory != NULL) return rv_books_attach_anew(books, move->slot, move->moved, &turn->garbage, NULL);
+  if (rv_item_sequence(item) != move->sequence) return;
+  if (move->trajectory != NULL) {
+    rv_books_move_loose(books, item->data, move->link, table->compact_into, move->reach, &move->moved, &turn->garbage);
+    return;
+  }
   rv_hold *hold = item->data;
   uint16_t number = (uint16_t)item->template_number;
   rv_books_unlink_compact(books, move->slot);
   rv_books_link_compact(books, move->slot, table->compact_into, move->to, number);
   rv_books_drop_if_unused(books, hold, &turn->garbage);
-  return RV_OK;
 }
 
 static void publish(rv_table *table)
@@ -337,13 +367,18 @@ static void wait_for_memory(rv_table *table)
   table->compact_stuck = SIZE_MAX;
 }
 
+/* It is not compacted, however few of its rows live. */
+static void leave_alone(rv_table *table, rv_hold *hold)
+{
+  hold->sparse_below = 0;
+  rv_books_forget_sparse(&table->books, hold);
+}
+
 /* A chunk whose rows cannot be had stays as it is. */
 static void give_up(rv_table *table, const rv_chunk *source)
 {
   rv_hold *hold = rv_books_find_hold(&table->books, source);
-  if (hold == NULL) return;
-  hold->sparse_below = 0;
-  rv_books_forget_sparse(&table->books, hold);
+  if (hold != NULL) leave_alone(table, hold);
 }
 
 /* Under the lock: false, nothing can be done. Whoever compacts what lies in a file comes again when he likes. */
@@ -356,9 +391,17 @@ static bool choose(rv_turn *turn, rv_compaction *work)
     if (!work->of_spilled) wait_longer(table);
     return false;
   }
-  choose_items(turn, work, victim);
+  rv_stays passed_over = choose_items(turn, work, victim);
   if (work->n == 0) {
-    if (!work->of_spilled) wait_for_memory(table);
+    if (passed_over == SOME_STAY) {
+      leave_alone(table, victim);
+    } else if (passed_over == SOME_LEAVE) {
+      rv_list_remove(&victim->sparse);
+      rv_list_push_back(&holds_of(table, work)->list, &victim->sparse);
+      if (!work->of_spilled) wait_longer(table);
+    } else if (!work->of_spilled) {
+      wait_for_memory(table);
+    }
     return false;
   }
   table->compacting = true;
@@ -375,7 +418,7 @@ static rv_code apply(rv_turn *turn, rv_compaction *work, rv_code code)
   if (work->epoch == table->books.epoch) {
     if (code == RV_OK) {
       publish(table);
-      for (size_t i = 0; i < work->n && code == RV_OK; i++) code = move_item(turn, &work->moves[i]);
+      for (size_t i = 0; i < work->n; i++) move_item(turn, &work->moves[i]);
     } else {
       table->compact_fill = work->moves[0].to; /* what may not have been copied is not published with what comes next */
       if (code != RV_RESOURCE_EXHAUSTED) give_up(table, work->source);

@@ -299,7 +299,7 @@ void rv_spares_leave_large(rv_turn *turn)
     if (turn->garbage.chunk != NULL) rv_turn_pause(turn);
     rv_chunk *spare = take_large_spare(turn->table);
     if (spare == NULL) return;
-    turn->garbage.chunk = spare;
+    rv_garbage_put_chunk(&turn->garbage, spare);
     rv_turn_pause(turn);
   }
 }
@@ -315,7 +315,7 @@ void rv_spares_free(rv_table *table)
 /* What is of no use makes room: one in a hold of the lock, for it is freed after it. */
 static void drop_spare(rv_table *table, rv_garbage *garbage, size_t i)
 {
-  if (garbage->chunk == NULL) garbage->chunk = take_spare(table, i);
+  if (garbage->chunk == NULL) rv_garbage_put_chunk(garbage, take_spare(table, i));
 }
 
 rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, rv_garbage *garbage, size_t capacity)

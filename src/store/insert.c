@@ -135,11 +135,13 @@ static rv_code add(rv_turn *turn, rv_insert *insert)
   item->priority = insert->priority;
   item->times_sampled = insert->times_sampled;
   item->inserted_at_ns = rv_stamp_now(&table->stamp, table->env);
-  code = rv_books_attach(&table->books, slot, insert->trajectory, &turn->garbage, err);
+  code = insert->loose != NULL ? rv_books_attach_linked(&table->books, slot, insert->loose, err)
+                               : rv_books_attach(&table->books, slot, insert->trajectory, &turn->garbage, err);
   if (code != RV_OK) {
     rv_books_give(&table->books, slot);
     return code;
   }
+  insert->loose = NULL;
   int64_t removed = 0;
   code = rv_table_admit(turn, slot, &removed, err);
   if (code != RV_OK) return code;
@@ -151,8 +153,23 @@ static rv_code add(rv_turn *turn, rv_insert *insert)
   return RV_OK;
 }
 
-/* Small steps that an item is worth: eight of a group of sixteen in one hold, about 4 us. */
-enum { INSERT_STEPS = 32 };
+/* Small steps that an item is worth: eight of a group of sixteen in one hold, about 4 us; and beyond a few chunks more for each. */
+enum { INSERT_STEPS = 32, FEW_CHUNKS = 4 };
+
+static int steps_of(const rv_insert *insert)
+{
+  const rv_trajectory *trajectory = insert->trajectory;
+  uint32_t chunks = insert->loose != NULL || trajectory->num_chunks <= FEW_CHUNKS ? 0 : trajectory->num_chunks - FEW_CHUNKS;
+  uint32_t slices = trajectory->num_slices <= RV_TEMPLATE_SLICES ? trajectory->num_slices : 0; /* of more none is looked at */
+  return INSERT_STEPS + (int)(chunks * RV_LINK_STEPS + slices / 8);
+}
+
+/* The error says whose it is. */
+static rv_room room_in(const rv_turn *turn, rv_room room, rv_error *err)
+{
+  if (room == RV_ROOM_FAILED) rv_error_prefix(err, "table \"%s\"", turn->table->name);
+  return room;
+}
 
 static rv_room make_room(rv_turn *turn, rv_insert *insert)
 {
@@ -160,19 +177,82 @@ static rv_room make_room(rv_turn *turn, rv_insert *insert)
   size_t comes, uncounted;
   rv_insert_comes(turn->table, insert->trajectory, &comes, &uncounted);
   if (rv_table_check_bytes(turn->table, comes, "an item with its chunks", err) != RV_OK) return RV_ROOM_FAILED; /* now it would */
-  rv_room room = rv_table_make_room(turn, comes, 0, uncounted, err);
-  if (room == RV_ROOM_FAILED) rv_error_prefix(err, "table \"%s\"", turn->table->name);
-  return room;
+  return room_in(turn, rv_table_make_room(turn, comes, 0, uncounted, err), err);
+}
+
+/* ---- an item of many chunks, a few of them in one step ---- */
+
+/* As rv_insert_comes. */
+static rv_room look_at_some(rv_turn *turn, rv_insert *insert)
+{
+  const rv_trajectory *trajectory = insert->trajectory;
+  uint32_t end = trajectory->num_chunks - insert->looked_at < RV_LOOKS_AT_ONCE ? trajectory->num_chunks
+                                                                               : insert->looked_at + RV_LOOKS_AT_ONCE;
+  turn->budget -= RV_LOOKS_AT_ONCE;
+  for (; insert->looked_at < end; insert->looked_at++) {
+    const rv_chunk *chunk = trajectory->chunks[insert->looked_at];
+    if (rv_books_find_hold(&turn->table->books, chunk) != NULL) continue;
+    size_t bytes = rv_chunk_memory(chunk);
+    insert->comes += bytes + sizeof(rv_hold);
+    insert->uncounted += sizeof(rv_hold) + (rv_chunk_counted(chunk) > 0 ? 0 : bytes);
+  }
+  return RV_ROOM_SOON;
+}
+
+/* Before any is linked, for then they are counted. */
+static rv_room make_room_for_all(rv_turn *turn, rv_insert *insert)
+{
+  rv_error *err = &insert->waiter.error;
+  if (rv_table_check_bytes(turn->table, insert->bytes + sizeof(rv_item), "an item with its chunks", err) != RV_OK)
+    return RV_ROOM_FAILED;
+  if (insert->looked_at < insert->trajectory->num_chunks) return look_at_some(turn, insert);
+  return room_in(turn, rv_table_make_room(turn, insert->comes + sizeof(rv_item), 0, insert->uncounted + sizeof(rv_item), err),
+                 err);
+}
+
+/* RV_ROOM_THERE: all are linked, and there is room for the item. */
+static rv_room link_some(rv_turn *turn, rv_insert *insert)
+{
+  rv_table *table = turn->table;
+  rv_loose *loose = insert->loose;
+  rv_error *err = &insert->waiter.error;
+  if (insert->epoch != table->books.epoch) { /* those that it was linked in are gone */
+    insert->linked = insert->looked_at = 0;
+    insert->comes = insert->uncounted = 0;
+    insert->epoch = table->books.epoch;
+  }
+  if (insert->linked == 0 && rv_table_is_bounded(table)) {
+    rv_room room = make_room_for_all(turn, insert);
+    if (room != RV_ROOM_THERE) return room;
+  }
+  if (insert->linked == loose->num_links)
+    return rv_table_is_bounded(table) ? room_in(turn, rv_table_make_room_behind(turn, sizeof(rv_item), err), err) : RV_ROOM_THERE;
+  turn->budget -= RV_LINKS_AT_ONCE * RV_LINK_STEPS;
+  return room_in(turn, rv_books_link_some(&table->books, loose, &insert->linked, err) == RV_OK ? RV_ROOM_SOON : RV_ROOM_FAILED,
+                 err);
+}
+
+void rv_insert_end(rv_turn *turn, rv_insert *insert)
+{
+  rv_loose *loose = insert->loose;
+  if (loose == NULL) return;
+  const uint32_t linked = insert->epoch == turn->table->books.epoch ? insert->linked : 0;
+  rv_books_leave_loose(&turn->table->books, loose, linked, &turn->garbage);
+  insert->loose = NULL;
 }
 
 bool rv_insert_step(rv_turn *turn, rv_insert *insert)
 {
   rv_table *table = turn->table;
   if (!rv_rate_limiter_can_insert(&table->limiter, 1)) return false;
-  turn->budget -= INSERT_STEPS + (int)(insert->trajectory->num_slices / 8);
+  turn->budget -= steps_of(insert);
   if (!rv_changes_have_room(table, 1)) return false;
   uint32_t slot = insert->choose_key ? RV_NO_SLOT : rv_books_find(&table->books, insert->key);
-  rv_room room = rv_table_is_bounded(table) && slot == RV_NO_SLOT ? make_room(turn, insert) : RV_ROOM_THERE;
+  rv_room room = RV_ROOM_THERE;
+  if (slot == RV_NO_SLOT && insert->loose != NULL)
+    room = link_some(turn, insert);
+  else if (slot == RV_NO_SLOT && rv_table_is_bounded(table))
+    room = make_room(turn, insert);
   if (room == RV_ROOM_SOON || room == RV_ROOM_NONE) return room == RV_ROOM_SOON;
   if (room == RV_ROOM_FAILED) {
     rv_turn_complete(turn, &insert->waiter, insert->waiter.error.code);
@@ -186,12 +266,30 @@ bool rv_insert_step(rv_turn *turn, rv_insert *insert)
   return true;
 }
 
+static rv_code make_loose(const rv_table *table, rv_insert *insert, rv_error *err)
+{
+  const rv_trajectory *trajectory = insert->trajectory;
+  rv_code code = rv_loose_new(insert->trajectory, &insert->loose, err);
+  if (code != RV_OK) {
+    rv_error_prefix(err, "table \"%s\"", table->name);
+    return code;
+  }
+  insert->bytes = insert->linked = insert->looked_at = 0;
+  insert->comes = insert->uncounted = 0;
+  for (uint32_t i = 0; i < trajectory->num_chunks; i++) insert->bytes += rv_chunk_memory(trajectory->chunks[i]) + sizeof(rv_hold);
+  return RV_OK;
+}
+
 static bool begin(rv_table *table, rv_insert *insert)
 {
   rv_waiter *waiter = &insert->waiter;
   waiter->table = table;
   insert->updated = false;
+  insert->loose = NULL;
+  insert->epoch = 0;
   waiter->code = check_insert(table, insert, &waiter->error);
+  if (waiter->code == RV_OK && rv_trajectory_is_long(insert->trajectory))
+    waiter->code = make_loose(table, insert, &waiter->error);
   waiter->state = RV_WAITER_DONE;
   return waiter->code == RV_OK;
 }
@@ -204,6 +302,7 @@ rv_submitted rv_table_insert(rv_table *table, rv_insert *insert)
   rv_turn_begin(&turn, table);
   waiter->code = rv_table_is_closed(table, &waiter->error);
   if (waiter->code == RV_OK) return rv_turn_submit(&turn, waiter, RV_OPERATION_INSERT);
+  rv_insert_end(&turn, insert);
   rv_turn_end(&turn);
   return RV_SUBMIT_DONE;
 }
@@ -252,16 +351,18 @@ size_t rv_table_insert_many(rv_table *table, rv_insert *const *inserts, size_t n
   if (table->books.spare_holds == NULL)
     table->books.spare_holds = atomic_exchange_explicit(&table->left_holds, NULL, memory_order_acq_rel);
   prefetch(table, inserts, fine);
+  size_t placed = 0;
   for (size_t i = 0; i < fine; i++) {
     rv_waiter *waiter = &inserts[i]->waiter;
     waiter->code = rv_table_is_closed(table, &waiter->error);
-    if (waiter->code == RV_OK) submitted[i] = rv_turn_place(&turn, waiter, RV_OPERATION_INSERT);
+    if (waiter->code == RV_OK) submitted[placed++] = rv_turn_place(&turn, waiter, RV_OPERATION_INSERT);
     if (submitted[i] == RV_SUBMIT_DONE && waiter->code != RV_OK) {
       taken = i + 1;
       break;
     }
     if (turn.budget <= 0 && i + 1 < fine) rv_turn_pause(&turn);
   }
+  for (; placed < fine; placed++) rv_insert_end(&turn, inserts[placed]); /* they were begun */
   rv_turn_end(&turn);
   return taken;
 }

@@ -339,6 +339,7 @@ void rv_rows_unprepare(rv_rows *rows, rv_garbage *garbage)
   }
   free(rows->prepared);
   rows->prepared = NULL;
+  garbage->more |= left->count > 0;
   if (left->count > 0)
     garbage->left = left;
   else

@@ -19,14 +19,15 @@ rv_room rv_table_evict(rv_turn *turn, size_t bound, rv_error *err)
   if (rv_changes_reserve(table, EVICTED_AT_ONCE, 0, err) != RV_OK) return RV_ROOM_FAILED;
   bool sparse = false; /* what the others leave behind is won back before more of them go */
   int gone = 0;
-  while (gone < EVICTED_AT_ONCE && !sparse && books->slab.count > 0 && rv_books_of_items(books) > bound) {
+  while (gone < EVICTED_AT_ONCE && !sparse && books->leaving == NULL && books->slab.count > 0 &&
+         rv_books_of_items(books) > bound) {
     double unused;
     rv_table_remove(turn, rv_pick_select(&table->remover, &books->slab, &table->random, &unused));
     gone++;
     sparse = rv_table_is_sparse(table) && !table->compacting;
   }
   rv_rate_limiter_deleted(&table->limiter, gone);
-  turn->budget = sparse ? 0 : turn->budget - gone * EVICTION_STEPS;
+  turn->budget = sparse || books->leaving != NULL ? 0 : turn->budget - gone * EVICTION_STEPS;
   return RV_ROOM_SOON;
 }
 
@@ -39,6 +40,14 @@ rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t opens, size_t unc
   bool full = (int64_t)books->slab.count >= table->config.max_size || (most < SIZE_MAX && held > bound - bound / NEARLY);
   table->waits_for_memory = !rv_memory_ask(table->memory, uncounted, full);
   return table->waits_for_memory ? RV_ROOM_NONE : RV_ROOM_THERE;
+}
+
+rv_room rv_table_make_room_behind(rv_turn *turn, size_t comes, rv_error *err)
+{
+  rv_table *table = turn->table;
+  size_t most = rv_table_may_hold(table, 0), bound = most > comes ? most - comes : 0;
+  bool some = table->books.slab.count > 0 && rv_books_of_items(&table->books) > bound;
+  return some ? rv_table_evict(turn, bound, err) : RV_ROOM_THERE;
 }
 
 size_t rv_table_fits(const rv_table *table)

@@ -37,6 +37,8 @@ static size_t bytes_to_send(const rv_trajectory *trajectory, const rv_chunk *chu
 {
   size_t rows = rv_trajectory_box_of_const(trajectory)->bytes, bytes = 0;
   bool some_rows = chunk != NULL && chunk->is_segment;
+  const rv_trajectory_sums *sums = rv_trajectory_get_sums(trajectory);
+  if (sums != NULL) return sums->encoded + (sums->some_segments ? rows : 0);
   if (chunk != NULL && !some_rows) bytes += rv_chunk_memory(chunk);
   for (uint32_t i = 0; i < trajectory->num_chunks; i++) {
     if (trajectory->chunks[i]->is_segment)
@@ -92,7 +94,8 @@ static size_t take_fitting(rv_turn *turn, rv_sampling *sampling, const uint32_t 
   while (fitting < k && sampling->bytes < sampling->max_bytes) {
     const rv_item *item = rv_slab_at(slab, slots[fitting++]);
     sampling->bytes += item_bytes(table, item);
-    turn->budget -= (int)rv_books_trajectory(&table->books, item)->num_chunks; /* each was looked at */
+    uint32_t chunks = rv_books_trajectory(&table->books, item)->num_chunks;
+    turn->budget -= chunks <= RV_TRAJECTORY_FEW ? (int)chunks : 1; /* each was looked at */
   }
   turn->budget -= FORGOTTEN_STEPS * (int)(k - fitting);
   return fitting;

@@ -156,7 +156,6 @@ struct rv_table {
 
   rv_event events[RV_EVENTS_MAX];
   size_t num_events;
-  bool extensions_go_on; /* some have not done yet what they were told */
 
   rv_mark marks[RV_MAX_MARKS];
   uint64_t listing_life; /* rv_listing_new_life */
@@ -178,6 +177,7 @@ struct rv_table {
   size_t counted_shrinking;
   uint64_t counted_places, counted_epoch;
   bool keeps_cold;       /* as all its books */
+  bool extensions_go_on; /* some have not done yet what they were told */
   bool waits_for_memory; /* the first insert in the queue does, or did when it was looked at last */
 
   rv_rates rates;
@@ -214,7 +214,7 @@ static inline void rv_turn_begin(rv_turn *turn, rv_table *table)
   *turn = (rv_turn){.table = table, .budget = RV_TURN_BUDGET};
   rv_turn_lock(table);
 }
-/* Lets others have the table for a moment, and again after each part of what extensions left undone. */
+/* Lets others have the table for a moment, and again after each part of what is left to do. */
 void rv_turn_pause(rv_turn *turn);
 void rv_turn_end_with_rest(rv_turn *turn);
 void rv_turn_leave(rv_turn *turn); /* the same without compaction */
@@ -251,6 +251,7 @@ void rv_turn_complete(rv_turn *turn, rv_waiter *waiter, rv_code code);
 
 /* One step of the operation at the head of its queue. False: it cannot move. */
 bool rv_insert_step(rv_turn *turn, rv_insert *insert);
+void rv_insert_end(rv_turn *turn, rv_insert *insert); /* drops what the table keeps in it */
 bool rv_rows_step(rv_turn *turn, rv_rows *rows);
 rv_code rv_rows_check_priorities(const rv_table *table, const rv_rows *rows, rv_error *err);
 /* Of a segment that its writer goes on filling: it stays open (placed.c). */
@@ -286,6 +287,8 @@ rv_room rv_table_evict(rv_turn *turn, size_t bound, rv_error *err);
 /* Before what takes so many bytes comes to a table that is bounded; `opens` of them are of a segment that stays open, `uncounted` are not in
  * the store's account yet. */
 rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t opens, size_t uncounted, rv_error *err);
+/* Makes room in the table's own bound for what takes so many bytes and belongs to chunks that were asked for, and are there. */
+rv_room rv_table_make_room_behind(rv_turn *turn, size_t comes, rv_error *err);
 /* How much comes with an item. */
 void rv_insert_comes(rv_table *table, const rv_trajectory *trajectory, size_t *comes, size_t *uncounted);
 /* The most that anything may take that is to be in the table. Without the lock. */

@@ -1,4 +1,5 @@
 /* Many threads on one table. */
+#include "store/audit_testing.h"
 #include "store/testing.h"
 
 #include <pthread.h>
@@ -211,10 +212,98 @@ static void rows_samples_deletes_listings_and_resets_go_on_side_by_side(void **s
   free(c);
 }
 
+/* ---- items over many chunks, which are linked and unlinked in turns ---- */
+
+enum { LONG_CHUNKS = 150, LONG_LEAST = 20, LONG_ROUNDS = 60 };
+
+typedef struct long_crowd {
+  rv_store *store;
+  rv_table *table;
+  rv_chunk *chunks[LONG_CHUNKS]; /* chunk i has the number i */
+  atomic_int begun, working;
+} long_crowd;
+
+/* Chunks first, first + 1, ... in a ring. */
+static rv_trajectory *over_chunks(long_crowd *c, size_t first, size_t n)
+{
+  rv_error err;
+  rv_trajectory *made;
+  rv_slice slices[LONG_CHUNKS];
+  for (size_t i = 0; i < n; i++) slices[i] = (rv_slice){.chunk = c->chunks[(first + i) % LONG_CHUNKS], .length = 1};
+  uint32_t num_slices = (uint32_t)n;
+  bool squeeze = false;
+  rv_trajectory_desc desc = {.slices = slices, .num_slices = &num_slices, .squeeze = &squeeze, .num_columns = 1};
+  must(rv_trajectory_new(rv_store_layouts(c->store), &desc, &made, &err), &err);
+  return made;
+}
+
+static void *insert_long_items(void *context)
+{
+  long_crowd *c = context;
+  rv_random random;
+  rv_random_init(&random, (uint64_t)atomic_fetch_add(&c->begun, 1) + 1);
+  for (int round = 0; round < LONG_ROUNDS; round++) {
+    rv_error err;
+    size_t n = LONG_LEAST + rv_random_below(&random, LONG_CHUNKS - LONG_LEAST), unknown;
+    rv_insert insert = {.choose_key = true, .priority = 1};
+    insert.trajectory = over_chunks(c, rv_random_below(&random, LONG_CHUNKS), n);
+    insert.waiter.deadline_ns = INT64_MAX;
+    assert_int_equal(rv_table_insert(c->table, &insert), RV_SUBMIT_DONE);
+    must(insert.waiter.code, &insert.waiter.error);
+    rv_trajectory_unref(insert.trajectory);
+    if (round % 4 == 0) must(rv_table_mutate(c->table, NULL, 0, &insert.key, 1, NULL, &unknown, &err), &err);
+    if (round % 20 == 19) must(rv_table_reset(c->table, &err), &err);
+  }
+  atomic_fetch_sub(&c->working, 1);
+  return NULL;
+}
+
+static void *read_long_items(void *context)
+{
+  long_crowd *c = context;
+  while (atomic_load(&c->working) > 0) {
+    rv_error err;
+    rv_item_info page[50];
+    uint64_t cursor = 0;
+    size_t count;
+    must(rv_table_items(c->table, &cursor, page, 50, &count, &err), &err);
+    for (size_t i = 0; i < count; i++) {
+      rv_draw draw;
+      int64_t numbers[LONG_CHUNKS];
+      if (rv_table_get(c->table, page[i].key, &draw, &err) != RV_OK) continue; /* it has gone since */
+      int64_t length = draw.trajectory->columns[0].length;
+      must(rv_draw_copy_column(&draw, 0, numbers, &err), &err);
+      for (int64_t k = 1; k < length; k++) assert_int_equal(numbers[k], (numbers[k - 1] + 1) % LONG_CHUNKS);
+      rv_draw_release(&draw);
+    }
+    sched_yield();
+  }
+  return NULL;
+}
+
+static void items_of_many_chunks_come_and_go_side_by_side(void **state)
+{
+  (void)state;
+  long_crowd c = {.working = 3};
+  rv_table_config config = rv_table_config_default("long", 20);
+  config.remover.kind = RV_SELECTOR_UNIFORM;
+  c.store = store_of(&config);
+  c.table = rv_store_table(c.store, 0);
+  for (int64_t i = 0; i < LONG_CHUNKS; i++) c.chunks[i] = encoded_numbers(i, 1, (uint64_t)i % 7, false);
+  pthread_t threads[4];
+  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, insert_long_items, &c), 0);
+  assert_int_equal(pthread_create(&threads[3], NULL, read_long_items, &c), 0);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  audit_table(c.table);
+  for (size_t i = 0; i < LONG_CHUNKS; i++) rv_chunk_unref(c.chunks[i]);
+  rv_store_unref(c.store);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(eight_threads_insert_and_sample_every_value_exactly_once),
+      cmocka_unit_test(items_of_many_chunks_come_and_go_side_by_side),
       cmocka_unit_test(rows_samples_deletes_listings_and_resets_go_on_side_by_side),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

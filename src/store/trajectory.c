@@ -41,6 +41,7 @@ static rv_code new_box(uint32_t num_columns, uint32_t num_slices, uint32_t max_c
 {
   size_t bytes = sizeof(rv_trajectory_box) + num_columns * sizeof(rv_trajectory_column) + num_slices * sizeof(rv_slice) +
                  max_chunks * (sizeof(rv_chunk *) + sizeof(rv_reach)); /* 32-bit counts: no overflow */
+  if (num_slices > RV_TRAJECTORY_FEW && max_chunks > 0) bytes += sizeof(rv_trajectory_sums);
   rv_trajectory_box *box = malloc(bytes);
   if (box == NULL) return rv_fail_memory(err, bytes);
   *box = (rv_trajectory_box){.shown = {.num_columns = num_columns, .num_slices = num_slices}, .memory = bytes};
@@ -159,6 +160,41 @@ static rv_code gather_chunks(rv_trajectory_box *box, rv_error *err)
   return RV_OK;
 }
 
+/* ---- what it takes beside its rows ---- */
+
+enum { STRINGS_LOOKED_AT = 256 }; /* rows of them; of more it is a share like others */
+
+static size_t strings_of(const rv_slice *slice)
+{
+  size_t bytes = 0;
+  for (int64_t i = 0; i < slice->length; i++) bytes += rv_segment_string_bytes(slice->chunk, slice->tensor, slice->offset + i);
+  return bytes;
+}
+
+size_t rv_slice_share(const rv_slice *slice)
+{
+  const rv_chunk *chunk = slice->chunk;
+  if (chunk->is_segment && !chunk->has_strings) return 0;
+  if (chunk->is_segment && slice->length <= STRINGS_LOOKED_AT) return strings_of(slice);
+  size_t rows = (size_t)rv_chunk_num_rows(chunk, slice->tensor), parts = rows * chunk->num_columns;
+  return parts == 0 ? 0 : rv_chunk_memory(chunk) * (size_t)slice->length / parts;
+}
+
+/* Of one that has room for them (new_box). */
+static void sum_up(rv_trajectory_box *box)
+{
+  const rv_trajectory *made = &box->shown;
+  rv_trajectory_sums *sums = (rv_trajectory_sums *)(uintptr_t)rv_trajectory_get_sums(made);
+  if (sums == NULL) return;
+  *sums = (rv_trajectory_sums){.encoded = 0};
+  for (uint32_t i = 0; i < made->num_chunks; i++)
+    if (made->chunks[i]->is_segment)
+      sums->some_segments = true;
+    else
+      sums->encoded += rv_chunk_memory(made->chunks[i]);
+  for (uint32_t i = 0; i < made->num_slices; i++) sums->shares += rv_slice_share(&made->slices[i]);
+}
+
 /* Columns from their descriptions and the layout; sums in the box. */
 static void fill_columns(rv_trajectory_box *box, const uint32_t *num_slices, const rv_layout *layout)
 {
@@ -212,6 +248,7 @@ rv_code rv_trajectory_new(rv_layouts *layouts, const rv_trajectory_desc *desc, r
     return code;
   }
   fill_columns(box, desc->num_slices, box->shown.layout);
+  sum_up(box);
   for (uint32_t i = 0; i < box->shown.num_chunks; i++) rv_chunk_ref(box->shown.chunks[i]);
   *out = &box->shown;
   return RV_OK;
@@ -266,6 +303,7 @@ rv_code rv_trajectory_renew(const rv_trajectory *like, const uint32_t *chunk_of,
   }
   box->max_length = rv_trajectory_box_of_const(like)->max_length;
   box->bytes = rv_trajectory_box_of_const(like)->bytes;
+  sum_up(box);
   for (uint32_t i = 0; i < made->num_chunks; i++) rv_refs_add_to_own(&made->chunks[i]->refs);
   *out = made;
   return RV_OK;
@@ -403,6 +441,7 @@ rv_code rv_trajectory_move(const rv_trajectory *from, rv_chunk *old_chunk, rv_ch
     return code;
   }
   box->shown.layout = rv_layout_ref(from->layout);
+  sum_up(box);
   for (uint32_t i = 0; i < box->shown.num_chunks; i++) rv_chunk_ref(box->shown.chunks[i]);
   box->max_length = rv_trajectory_box_of_const(from)->max_length;
   box->bytes = rv_trajectory_box_of_const(from)->bytes;

@@ -49,6 +49,26 @@ typedef struct rv_trajectory_box {
   uint64_t hash;      /* a template: of everything in it */
 } rv_trajectory_box;
 
+/* Of one of more than RV_TRAJECTORY_FEW slices, and no template, summed when it was made, so that nobody has to look at each under a table's lock. */
+typedef struct rv_trajectory_sums {
+  size_t encoded;     /* of its chunks that came over the wire */
+  size_t shares;      /* of its chunks, as far as they are its slices' and no rows (rv_slice_share) */
+  bool some_segments; /* there are chunks that are segments */
+} rv_trajectory_sums;
+
+enum { RV_TRAJECTORY_FEW = 64 };
+/* NULL: it has few slices, or is a template. They stand at the end of its memory. */
+static inline const rv_trajectory_sums *rv_trajectory_get_sums(const rv_trajectory *trajectory)
+{
+  const rv_trajectory_box *box = (const rv_trajectory_box *)trajectory;
+  if (trajectory->num_slices <= RV_TRAJECTORY_FEW || trajectory->num_chunks == 0) return NULL;
+  return (const rv_trajectory_sums *)(const void *)((const char *)box + box->memory) - 1;
+}
+
+/* Of the slice's chunk the share that it has, beyond the rows. A segment is nearly all rows, and the strings that they point to; a received chunk of
+ * one row is nearly all books. */
+size_t rv_slice_share(const rv_slice *slice);
+
 static inline rv_trajectory_box *rv_trajectory_box_of(rv_trajectory *trajectory)
 {
   return (rv_trajectory_box *)trajectory;

@@ -44,7 +44,7 @@ static void deliver(rv_table *table, rv_link *waiters)
   }
 }
 
-void rv_turn_leave(rv_turn *turn)
+static void leave_once(rv_turn *turn)
 {
   rv_table *table = turn->table;
   rv_link completed;
@@ -67,29 +67,42 @@ static void pause_once(rv_turn *turn)
 {
   bool compact = rv_table_max_bytes(turn->table) < SIZE_MAX &&
                  rv_table_wants_compaction(turn->table); /* else too many items would go for it */
-  rv_turn_leave(turn);
+  leave_once(turn);
   if (compact) rv_table_compact(turn->table, RV_COMPACT_STAYS);
   if (atomic_load_explicit(&turn->table->contenders, memory_order_relaxed) > 0) sched_yield();
   turn->budget = RV_TURN_BUDGET;
   rv_turn_lock(turn->table);
 }
 
+static bool has_rest(const rv_table *table)
+{
+  return table->extensions_go_on || table->books.leaving != NULL;
+}
+
 /* What is left to do of what was done, a hold of the lock for each part of it. */
 static void do_rest(rv_turn *turn)
 {
   rv_table *table = turn->table;
-  while (table->extensions_go_on) {
+  while (has_rest(table)) {
     if (turn->budget <= 0) pause_once(turn);
-    rv_table_let_extensions_go_on(turn);
+    if (table->extensions_go_on) rv_table_let_extensions_go_on(turn);
+    turn->budget -= rv_books_unlink_some(&table->books, &turn->garbage);
   }
 }
 
 void rv_turn_pause(rv_turn *turn)
 {
   pause_once(turn);
-  if (!turn->table->extensions_go_on) return;
+  if (!has_rest(turn->table)) return;
   do_rest(turn);
   pause_once(turn);
+}
+
+void rv_turn_leave(rv_turn *turn)
+{
+  if (turn->table->num_events > 0) rv_table_tell(turn);
+  do_rest(turn);
+  leave_once(turn);
 }
 
 void rv_turn_end_with_rest(rv_turn *turn)
@@ -98,7 +111,7 @@ void rv_turn_end_with_rest(rv_turn *turn)
   if (table->num_events > 0) rv_table_tell(turn);
   do_rest(turn);
   bool compact = rv_table_wants_compaction(table);
-  rv_turn_leave(turn);
+  leave_once(turn);
   if (compact) rv_table_compact(table, RV_COMPACT_STAYS);
 }
 
@@ -205,6 +218,7 @@ static void take_out(rv_turn *turn, rv_waiter *waiter)
 {
   rv_list_remove(&waiter->link);
   if (waiter->kind == RV_OPERATION_ROWS) rv_rows_end(turn->table, RV_CONTAINER(waiter, rv_rows, waiter), &turn->garbage);
+  if (waiter->kind == RV_OPERATION_INSERT) rv_insert_end(turn, RV_CONTAINER(waiter, rv_insert, waiter));
   if (waiter->state == RV_WAITER_PENDING) end_pending(turn->table, waiter);
 }
 

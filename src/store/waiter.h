@@ -63,6 +63,12 @@ typedef struct rv_insert {
   uint64_t writer[2];        /* who sends it, and */
   uint64_t number;           /* as which of its items, for the journal; 0: nobody who numbers them */
   bool updated;              /* out: the key was there */
+  struct rv_loose *loose;    /* the table's own, and what follows: of an item of many chunks, linked by and by; NULL: none */
+  uint64_t epoch;            /* of the books that it is linked in */
+  uint32_t linked;           /* so many of its chunks */
+  size_t bytes;              /* of its chunks, with their holds, when it was made */
+  uint32_t looked_at;        /* so many of its chunks; of these, */
+  size_t comes, uncounted;   /* what comes with it */
 } rv_insert;
 
 /* Rows of the operation that were copied already. */
