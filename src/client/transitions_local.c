@@ -11,7 +11,6 @@
 #include "client/transitions.h"
 #include "store/chunk_parts.h"
 #include "store/placed.h"
-#include "store/table_parts.h"
 
 #define TOGETHER_BYTES ((size_t)1 << 18) /* of a step: worth waking somebody for */
 #define RECENT_BYTES ((size_t)1 << 22)   /* more than this leaves the caches between two steps */
@@ -388,25 +387,12 @@ static rv_code insert(const rv_transitions *transitions, const double *prioritie
   return code;
 }
 
-static rv_code check_priorities(const rv_transitions *transitions, const double *priorities, rv_error *err)
-{
-  const rv_table *table = transitions->local->table;
-  if (transitions->where == NULL) return rv_placed_check_priorities(table, priorities, transitions->num_envs, err);
-  for (size_t env = 0; priorities != NULL && env < transitions->num_envs; env++) {
-    if (!transitions->where[env] || rv_priority_fine(table, priorities[env])) continue;
-    rv_code code = rv_priority_check(table, priorities[env], err);
-    rv_error_prefix(err, "row %zu", env);
-    return code;
-  }
-  return RV_OK;
-}
-
 rv_code rv_local_transitions_add(rv_transitions *transitions, const rv_tensor *columns, const double *priorities, size_t *added,
                                  const rv_wait *wait, rv_error *err)
 {
   rv_local_transitions *local = transitions->local;
   size_t n = transitions->num_envs;
-  rv_code code = check_priorities(transitions, priorities, err);
+  rv_code code = rv_placed_check_priorities(local->table, priorities, transitions->where, n, err);
   if (code != RV_OK) return code;
   local->columns = columns;
   if (rv_placed_share(local->table) != local->share) size_segments(transitions);

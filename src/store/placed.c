@@ -187,12 +187,15 @@ rv_code rv_placed_hold(rv_table *table, const rv_place *place, rv_hold **out, rv
   return RV_OK;
 }
 
-rv_code rv_placed_check_priorities(const rv_table *table, const double *priorities, size_t n, rv_error *err)
+rv_code rv_placed_check_priorities(const rv_table *table, const double *priorities, const bool *where, size_t n, rv_error *err)
 {
-  rv_rows rows;
-  rows.priorities = priorities;
-  rows.n = n;
-  return rv_rows_check_priorities(table, &rows, err);
+  for (size_t i = 0; priorities != NULL && i < n; i++) {
+    if (rv_priority_fine(table, priorities[i]) || (where != NULL && !where[i])) continue;
+    rv_code code = rv_priority_check(table, priorities[i], err);
+    rv_error_prefix(err, "row %zu", i);
+    return code;
+  }
+  return RV_OK;
 }
 
 rv_submitted rv_table_insert_placed(rv_table *table, rv_form *form, rv_rows *rows)

@@ -44,8 +44,9 @@ void rv_placed_segment_close(rv_table *table, rv_chunk *owned_segment);
 /* Are the table's rows more than the caches keep until somebody samples them? */
 bool rv_placed_outgrows_caches(rv_table *table);
 
-/* RV_INVALID_ARGUMENT: the table refuses one of them; the sentence says which. NULL: all 1. */
-rv_code rv_placed_check_priorities(const rv_table *table, const double *priorities, size_t n, rv_error *err);
+/* RV_INVALID_ARGUMENT: the table refuses one of them; the sentence says which. NULL: all 1. Those of rows for which `where` (NULL: for none) is
+ * false are not looked at. */
+rv_code rv_placed_check_priorities(const rv_table *table, const double *priorities, const bool *where, size_t n, rv_error *err);
 /* Inserts rows->n items of the form, whose priorities were checked: of `rows`, n, placed, priorities, keys and naming are
  * read. The rows are published, in segments that are not closed. */
 rv_submitted rv_table_insert_placed(rv_table *table, rv_form *form, rv_rows *rows);

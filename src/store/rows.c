@@ -6,6 +6,7 @@
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
+#include "store/placed.h"
 #include "store/prepare.h"
 #include "store/table_parts.h"
 
@@ -269,18 +270,6 @@ void rv_rows_end(rv_table *table, rv_rows *rows, rv_garbage *garbage)
 
 /* ---- submitting ---- */
 
-rv_code rv_rows_check_priorities(const rv_table *table, const rv_rows *rows, rv_error *err)
-{
-  if (rows->priorities == NULL) return RV_OK;
-  for (size_t i = 0; i < rows->n; i++) {
-    if (rv_priority_fine(table, rows->priorities[i])) continue;
-    rv_code code = rv_priority_check(table, rows->priorities[i], err);
-    rv_error_prefix(err, "row %zu", i);
-    return code;
-  }
-  return RV_OK;
-}
-
 /* The form and, where rows are large, their copies; the lock is let go in between. */
 static rv_code make_ready(rv_turn *turn, rv_rows *rows, rv_error *err)
 {
@@ -365,6 +354,6 @@ rv_submitted rv_table_insert_rows(rv_table *table, rv_rows *rows)
   rows->placed = NULL;
   waiter->code = rows->n > INT64_MAX / 2
                      ? rv_fail(&waiter->error, RV_INVALID_ARGUMENT, "table \"%s\": %zu rows", table->name, rows->n)
-                     : rv_rows_check_priorities(table, rows, &waiter->error);
+                     : rv_placed_check_priorities(table, rows->priorities, NULL, rows->n, &waiter->error);
   return rv_rows_are_left(rows) ? rv_table_insert_rows_left(table, rows) : RV_SUBMIT_DONE;
 }

@@ -253,7 +253,6 @@ void rv_turn_complete(rv_turn *turn, rv_waiter *waiter, rv_code code);
 bool rv_insert_step(rv_turn *turn, rv_insert *insert);
 void rv_insert_end(rv_turn *turn, rv_insert *insert); /* drops what the table keeps in it */
 bool rv_rows_step(rv_turn *turn, rv_rows *rows);
-rv_code rv_rows_check_priorities(const rv_table *table, const rv_rows *rows, rv_error *err);
 /* Of a segment that its writer goes on filling: it stays open (placed.c). */
 rv_code rv_placed_hold(rv_table *table, const rv_place *place, rv_hold **out, rv_error *err);
 /* Rows [first, first + k) of the hold become items in the place of the k oldest of a full table. */

@@ -63,15 +63,20 @@ static void leave_once(rv_turn *turn)
   if (rv_table_is_bounded(table)) rv_memory_serve(table->memory);
 }
 
+static void come_again(rv_turn *turn)
+{
+  if (atomic_load_explicit(&turn->table->contenders, memory_order_relaxed) > 0) sched_yield();
+  turn->budget = RV_TURN_BUDGET;
+  rv_turn_lock(turn->table);
+}
+
 static void pause_once(rv_turn *turn)
 {
   bool compact = rv_table_max_bytes(turn->table) < SIZE_MAX &&
                  rv_table_wants_compaction(turn->table); /* else too many items would go for it */
   leave_once(turn);
   if (compact) rv_table_compact(turn->table, RV_COMPACT_STAYS);
-  if (atomic_load_explicit(&turn->table->contenders, memory_order_relaxed) > 0) sched_yield();
-  turn->budget = RV_TURN_BUDGET;
-  rv_turn_lock(turn->table);
+  come_again(turn);
 }
 
 static bool has_rest(const rv_table *table)
@@ -79,12 +84,15 @@ static bool has_rest(const rv_table *table)
   return table->extensions_go_on || table->books.leaving != NULL;
 }
 
-/* What is left to do of what was done, a hold of the lock for each part of it. */
+/* What is left to do of what was done, a hold of the lock for each part of it; without compaction, which leaves turns itself. */
 static void do_rest(rv_turn *turn)
 {
   rv_table *table = turn->table;
   while (has_rest(table)) {
-    if (turn->budget <= 0) pause_once(turn);
+    if (turn->budget <= 0) {
+      leave_once(turn);
+      come_again(turn);
+    }
     if (table->extensions_go_on) rv_table_let_extensions_go_on(turn);
     turn->budget -= rv_books_unlink_some(&table->books, &turn->garbage);
   }
