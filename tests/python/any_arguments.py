@@ -24,6 +24,7 @@ import numpy as np
 import reverie
 from reverie import _core
 
+MISSING = object()
 PATIENCE = 0.15  # seconds, after which a call that waits is interrupted
 SKIPPED_MODULES = {"reverie.server_executable", "reverie.jax", "reverie.torch", "reverie.as_reverb", "reverie.pybind"}
 NEEDS_TENSORFLOW = ("tf_client", "dataset", "_tensorflow", "_graph", "_iteration")
@@ -199,6 +200,7 @@ class World:
 
     def __init__(self, r):
         self.random = r
+        self.assigned = []
         spec, fifo = {"obs": reverie.TensorSpec((2,), np.float32)}, reverie.selectors.Fifo()
         self.tables = [
             reverie.Table("t", fifo, fifo, 1000, reverie.rate_limiters.MinSize(1)),
@@ -250,7 +252,21 @@ class World:
     def kinds():
         return [value for value in vars(_core).values() if isinstance(value, type)]
 
+    def assign(self, thing, name, value):
+        own = getattr(thing, "__dict__", {})
+        before = own.get(name, MISSING)
+        setattr(thing, name, value)
+        self.assigned.append((thing, name, before))
+
     def close(self):
+        """With what was assigned to the server taken back: it could be anything, and is asked to stop."""
+        for thing, name, before in reversed(self.assigned):
+            with contextlib.suppress(Exception):
+                if before is MISSING:
+                    delattr(thing, name)
+                else:
+                    setattr(thing, name, before)
+        self.assigned.clear()
         self.things.clear()
         self.server.stop()
 
@@ -303,7 +319,7 @@ def pick(world, functions):
     if name in SKIPPED or isinstance(thing, types.ModuleType):
         return None, ""
     if r.random() < 0.1:
-        return (lambda value: setattr(thing, name, value)), f"{kind.__name__}.{name} ="
+        return (lambda value: world.assign(thing, name, value)), f"{kind.__name__}.{name} ="
     with contextlib.suppress(Exception):
         return getattr(thing, name), f"{kind.__name__}.{name}"
     return None, ""
