@@ -160,52 +160,9 @@ static void a_server_that_is_not_there_is_unavailable_and_says_why(void **state)
   one_failed_call("no-such-host.invalid:1", "cannot resolve the host");
 }
 
-static void what_is_no_grpc_server_is_said_so(void **state)
+/* A call is told that its server, which answers with these bytes and no more, is unavailable, and this of why. */
+static void check_told(const char *answer, size_t size, const char *part)
 {
-  (void)state;
-  static const struct {
-    const char *greeting;
-    size_t size;
-    const char *part;
-  } kinds[] = {{"HTTP/1.1 400 Bad Request\r\n\r\n", 28, "HTTP/1"},
-               {"\x15\x03\x01\0\x02\x02\x46", 7, "TLS"},
-               {"SSH-2.0-OpenSSH_9.2\r\n", 21, "does not speak HTTP/2"},
-               {"", 0, "closed the connection before"}};
-  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-    uint16_t port;
-    int listener = bind_anywhere(&port);
-    assert_int_equal(listen(listener, 16), 0);
-    echo_client client;
-    char address[64];
-    snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)port);
-    client_open(&client, address);
-    test_call call;
-    call_init(&call, &client, "/echo/unary");
-    call_start(&call);
-    int fd = accept(listener, NULL, NULL);
-    char said[24];
-    assert_int_equal(recv(fd, said, sizeof said, MSG_WAITALL), sizeof said);
-    assert_int_equal(send(fd, kinds[i].greeting, kinds[i].size, MSG_NOSIGNAL), kinds[i].size);
-    shutdown(fd, SHUT_WR);
-    call_wait(&call);
-    assert_int_equal(call.code, RV_UNAVAILABLE);
-    check_message(&call, kinds[i].part);
-    check_message(&call, address);
-    call_fini(&call);
-    client_close(&client);
-    close(fd);
-    close(listener);
-  }
-}
-
-/* It ends in logs and exceptions. */
-static void why_a_server_closes_the_connection_is_told_without_control_characters(void **state)
-{
-  (void)state;
-  static const char goaway[] = "\0\0\0\x04\0\0\0\0\0"
-                               "\0\0\x18\x07\0\0\0\0\0"
-                               "\0\0\0\0\0\0\0\x02"
-                               "no\n\x1B[31mmore\xFF \xC3\xA9";
   uint16_t port;
   int listener = bind_anywhere(&port);
   assert_int_equal(listen(listener, 16), 0);
@@ -219,15 +176,41 @@ static void why_a_server_closes_the_connection_is_told_without_control_character
   int fd = accept(listener, NULL, NULL);
   char said[24];
   assert_int_equal(recv(fd, said, sizeof said, MSG_WAITALL), sizeof said);
-  assert_int_equal(send(fd, goaway, sizeof goaway - 1, MSG_NOSIGNAL), sizeof goaway - 1);
+  assert_int_equal(send(fd, answer, size, MSG_NOSIGNAL), size);
   shutdown(fd, SHUT_WR);
   call_wait(&call);
   assert_int_equal(call.code, RV_UNAVAILABLE);
-  check_message(&call, "closed the connection: INTERNAL_ERROR, no??[31mmore? \xC3\xA9");
+  check_message(&call, part);
+  check_message(&call, address);
   call_fini(&call);
   client_close(&client);
   close(fd);
   close(listener);
+}
+
+static void what_is_no_grpc_server_is_said_so(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *greeting;
+    size_t size;
+    const char *part;
+  } kinds[] = {{"HTTP/1.1 400 Bad Request\r\n\r\n", 28, "HTTP/1"},
+               {"\x15\x03\x01\0\x02\x02\x46", 7, "TLS"},
+               {"SSH-2.0-OpenSSH_9.2\r\n", 21, "does not speak HTTP/2"},
+               {"", 0, "closed the connection before"}};
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) check_told(kinds[i].greeting, kinds[i].size, kinds[i].part);
+}
+
+/* It ends in logs and exceptions. */
+static void why_a_server_closes_the_connection_is_told_without_control_characters(void **state)
+{
+  (void)state;
+  static const char goaway[] = "\0\0\0\x04\0\0\0\0\0"
+                               "\0\0\x18\x07\0\0\0\0\0"
+                               "\0\0\0\0\0\0\0\x02"
+                               "no\n\x1B[31mmore\xFF \xC3\xA9";
+  check_told(goaway, sizeof goaway - 1, "closed the connection: INTERNAL_ERROR, no??[31mmore? \xC3\xA9");
 }
 
 static void a_call_that_waits_for_ready_gets_through_when_the_server_comes(void **state)

@@ -212,6 +212,24 @@ static void sample_and_check(world *w, size_t n)
   }
 }
 
+/* Rows of a byte each; `by_key`: that of the chunk and the row that the key names. */
+static void sample_rows(world *w, size_t bytes, bool by_key)
+{
+  static uint8_t row[4096];
+  rv_error err;
+  rv_draw draws[256];
+  rv_sampling ask = {.want = 256, .draws = draws};
+  ask.waiter.deadline_ns = INT64_MAX;
+  assert_true(bytes <= sizeof row);
+  assert_int_equal(rv_table_sample(w->table, &ask), RV_SUBMIT_DONE);
+  for (size_t i = 0; i < ask.count; i++) {
+    must(rv_draw_copy_column(&draws[i], 0, row, &err), &err);
+    if (by_key) assert_int_equal(row[0], byte_of(draws[i].key / ROWS, draws[i].key % ROWS));
+    for (size_t k = 1; k < bytes; k++) assert_int_equal(row[k], row[0]);
+  }
+  rv_draws_release(draws, ask.count);
+}
+
 /* ---- promises ---- */
 
 static void what_lies_in_the_file_is_sampled_as_it_came(void **state)
@@ -437,19 +455,19 @@ static void rows_and_resets_go_on_with_a_spill(void **state)
       insert_rows(&w, &column);
     }
     assert_true(memory_of(&w).spilled_bytes > 0);
-    rv_draw draws[32];
-    rv_sampling ask = {.want = 32, .draws = draws};
-    ask.waiter.deadline_ns = INT64_MAX;
-    assert_int_equal(rv_table_sample(w.table, &ask), RV_SUBMIT_DONE);
-    for (size_t i = 0; i < ask.count; i++) {
-      static uint8_t row[BYTES];
-      must(rv_draw_copy_column(&draws[i], 0, row, &err), &err);
-      for (size_t k = 1; k < BYTES; k++) assert_int_equal(row[k], row[0]);
-    }
-    rv_draws_release(draws, ask.count);
+    sample_rows(&w, BYTES, false);
     must(rv_table_reset(w.table, &err), &err);
   }
   end_world(&w);
+}
+
+/* What the books count is counted again when nobody moves chunks any more. */
+static void end_audited(world *w)
+{
+  rv_spill_free(w->spill);
+  w->spill = NULL;
+  audit_holds(w->table);
+  end_world(w);
 }
 
 /* Items go by chance, so that of each chunk some stay for long. */
@@ -473,21 +491,8 @@ static void rows_that_go_in_no_order_need_twice_their_room(void **state)
     insert_rows(&w, &column);
     assert_true(memory_of(&w).spilled_bytes <= FITS);
   }
-  rv_error err;
-  rv_draw draws[256];
-  rv_sampling ask = {.want = 256, .draws = draws};
-  ask.waiter.deadline_ns = INT64_MAX;
-  assert_int_equal(rv_table_sample(w.table, &ask), RV_SUBMIT_DONE);
-  for (size_t i = 0; i < ask.count; i++) {
-    static uint8_t row[BYTES];
-    must(rv_draw_copy_column(&draws[i], 0, row, &err), &err);
-    for (size_t k = 1; k < BYTES; k++) assert_int_equal(row[k], row[0]);
-  }
-  rv_draws_release(draws, ask.count);
-  rv_spill_free(w.spill);
-  w.spill = NULL;
-  audit_holds(w.table);
-  end_world(&w);
+  sample_rows(&w, BYTES, false);
+  end_audited(&w);
 }
 
 /* An item over one row of the chunk. */
@@ -512,21 +517,8 @@ static void rows_of_others_chunks_do_too(void **state)
     rv_chunk_unref(chunk);
     assert_true(memory_of(&w).spilled_bytes <= FITS);
   }
-  rv_error err;
-  rv_draw draws[256];
-  rv_sampling ask = {.want = 256, .draws = draws};
-  ask.waiter.deadline_ns = INT64_MAX;
-  assert_int_equal(rv_table_sample(w.table, &ask), RV_SUBMIT_DONE);
-  for (size_t i = 0; i < ask.count; i++) {
-    static uint8_t row[WIDTH];
-    must(rv_draw_copy_column(&draws[i], 0, row, &err), &err);
-    for (size_t k = 0; k < WIDTH; k++) assert_int_equal(row[k], byte_of(draws[i].key / ROWS, draws[i].key % ROWS));
-  }
-  rv_draws_release(draws, ask.count);
-  rv_spill_free(w.spill);
-  w.spill = NULL;
-  audit_holds(w.table);
-  end_world(&w);
+  sample_rows(&w, WIDTH, true);
+  end_audited(&w);
 }
 
 /* An item over the rows of two chunks, of which the one before it has the first. */

@@ -159,29 +159,38 @@ static size_t witness_describe(void *extension, char *out, size_t capacity)
   return (size_t)snprintf(out, capacity, "events=%zu", ((witness *)extension)->count);
 }
 
+/* Of a table with extensions of these names, which all tell `w` what they see. The registry is to go after it. */
+static rv_store *store_with_witnesses(witness *w, const rv_extension_config *extensions, size_t n, rv_table_config config,
+                                      size_t (*describe)(void *extension, char *out, size_t capacity), rv_registry **registry)
+{
+  rv_error err;
+  rv_store *store;
+  const rv_extension_ops ops = {.size = sizeof ops,
+                                .create = witness_create,
+                                .destroy = witness_destroy,
+                                .on_events = witness_events,
+                                .describe = describe};
+  shared_witness = w;
+  must(rv_registry_new(registry, &err), &err);
+  for (size_t i = 0; i < n; i++) must(rv_registry_add_extension(*registry, extensions[i].name, &ops, &err), &err);
+  config.extensions = extensions;
+  config.num_extensions = n;
+  rv_store_config whole = {.size = sizeof whole, .registry = *registry, .tables = &config, .num_tables = 1};
+  must(rv_store_new(&whole, &store, &err), &err);
+  return store;
+}
+
 static void extensions_see_events_in_order_and_may_edit(void **state)
 {
   (void)state;
   rv_error err;
   rv_registry *registry;
   witness w = {.count = 0};
-  shared_witness = &w;
-  const rv_extension_ops ops = {.size = sizeof ops,
-                                .create = witness_create,
-                                .destroy = witness_destroy,
-                                .on_events = witness_events,
-                                .describe = witness_describe};
-  must(rv_registry_new(&registry, &err), &err);
-  must(rv_registry_add_extension(registry, "witness", &ops, &err), &err);
   const rv_extension_config extension = {.name = "witness"};
   rv_table_config config = rv_table_config_default("replay", 3);
   config.sampler.kind = RV_SELECTOR_MAX_HEAP;
   config.max_times_sampled = 2;
-  config.extensions = &extension;
-  config.num_extensions = 1;
-  rv_store_config whole = {.size = sizeof whole, .registry = registry, .tables = &config, .num_tables = 1};
-  rv_store *store;
-  must(rv_store_new(&whole, &store, &err), &err);
+  rv_store *store = store_with_witnesses(&w, &extension, 1, config, witness_describe, &registry);
   rv_table *table = rv_store_table(store, 0);
   for (uint64_t key = 1; key <= 4; key++) assert_int_equal(insert_value(store, table, key, (double)key, (int64_t)key * 4), RV_OK);
   assert_int_equal(insert_value(store, table, 4, 4.5, 0), RV_OK);
@@ -236,25 +245,10 @@ static size_t wordy_describe(void *extension, char *out, size_t capacity)
 static void what_an_extension_says_is_cut_between_characters(void **state)
 {
   (void)state;
-  rv_error err;
   rv_registry *registry;
   witness w = {.count = 0};
-  shared_witness = &w;
-  const rv_extension_ops ops = {.size = sizeof ops,
-                                .create = witness_create,
-                                .destroy = witness_destroy,
-                                .on_events = witness_events,
-                                .describe = wordy_describe};
-  must(rv_registry_new(&registry, &err), &err);
-  must(rv_registry_add_extension(registry, "even", &ops, &err), &err);
-  must(rv_registry_add_extension(registry, "odd", &ops, &err), &err);
   const rv_extension_config extensions[] = {{.name = "even"}, {.name = "odd"}};
-  rv_table_config config = rv_table_config_default("replay", 3);
-  config.extensions = extensions;
-  config.num_extensions = 2;
-  rv_store_config whole = {.size = sizeof whole, .registry = registry, .tables = &config, .num_tables = 1};
-  rv_store *store;
-  must(rv_store_new(&whole, &store, &err), &err);
+  rv_store *store = store_with_witnesses(&w, extensions, 2, rv_table_config_default("replay", 3), wordy_describe, &registry);
   rv_table_info info = info_of(rv_store_table(store, 0));
   const char *at = info.extensions;
   size_t lines = 0;

@@ -326,18 +326,6 @@ static void an_item_made_before_the_tables_were_known_is_checked_as_it_was(void 
   close_all(&place, writer);
 }
 
-#define BOTH(name)                                                                                                               \
-  static void name##__in_process(void **state)                                                                                   \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    name(false);                                                                                                                 \
-  }                                                                                                                              \
-  static void name##__remote(void **state)                                                                                       \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    name(true);                                                                                                                  \
-  }
-
 BOTH(a_column_begins_anew_where_a_chunk_does)
 BOTH(items_that_wait_for_their_chunk_are_of_its_steps)
 BOTH(within_a_chunk_steps_are_alike)
@@ -346,8 +334,6 @@ BOTH(the_number_of_columns_may_change_there_too)
 BOTH(a_signature_holds_for_columns_that_have_changed)
 BOTH(a_step_that_fails_leaves_the_columns_as_they_were)
 BOTH(every_step_may_be_of_another_shape)
-
-#define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
 
 int main(void)
 {

@@ -44,21 +44,7 @@ static rv_code append_error(setup *s, float td_error, rv_error *err)
   return rv_structured_writer_append(s->writer, &cell, 1, false, err);
 }
 
-#define BOTH(name)                                                                                                               \
-  static void name(bool remote);                                                                                                 \
-  static void name##_in_process(void **state)                                                                                    \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    name(false);                                                                                                                 \
-  }                                                                                                                              \
-  static void name##_through_a_server(void **state)                                                                              \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    name(true);                                                                                                                  \
-  }                                                                                                                              \
-  static void name(bool remote)
-
-BOTH(an_append_that_fails_leaves_the_writer_as_it_was)
+static void an_append_that_fails_leaves_the_writer_as_it_was(bool remote)
 {
   setup s;
   const rv_pattern_node node = rv_pattern_rows(0, -2, 0, 1);
@@ -83,7 +69,7 @@ BOTH(an_append_that_fails_leaves_the_writer_as_it_was)
   close_writer(&s);
 }
 
-BOTH(an_item_that_cannot_be_made_does_not_keep_the_others_from_being_made)
+static void an_item_that_cannot_be_made_does_not_keep_the_others_from_being_made(bool remote)
 {
   setup s;
   const rv_pattern_node node = rv_pattern_row(0, -1);
@@ -100,7 +86,7 @@ BOTH(an_item_that_cannot_be_made_does_not_keep_the_others_from_being_made)
   close_writer(&s);
 }
 
-BOTH(rows_without_a_td_error_are_refused)
+static void rows_without_a_td_error_are_refused(bool remote)
 {
   setup s;
   const rv_pattern_node node = rv_pattern_row(0, -1);
@@ -118,7 +104,7 @@ BOTH(rows_without_a_td_error_are_refused)
   close_writer(&s);
 }
 
-BOTH(a_priority_that_the_table_refuses_is_told)
+static void a_priority_that_the_table_refuses_is_told(bool remote)
 {
   setup s;
   const rv_pattern_node node = rv_pattern_row(0, -1);
@@ -134,7 +120,7 @@ BOTH(a_priority_that_the_table_refuses_is_told)
   close_writer(&s);
 }
 
-BOTH(a_table_that_is_not_there_is_told)
+static void a_table_that_is_not_there_is_told(bool remote)
 {
   setup s;
   const rv_pattern_node node = rv_pattern_row(0, -1);
@@ -148,7 +134,7 @@ BOTH(a_table_that_is_not_there_is_told)
   close_writer(&s);
 }
 
-BOTH(an_episode_whose_end_times_out_is_ended_again_without_a_second_item)
+static void an_episode_whose_end_times_out_is_ended_again_without_a_second_item(bool remote)
 {
   setup s;
   const rv_pattern_node node = rv_pattern_rows(0, -2, 0, 1);
@@ -180,7 +166,7 @@ BOTH(an_episode_whose_end_times_out_is_ended_again_without_a_second_item)
   close_writer(&s);
 }
 
-BOTH(over_its_bounds_a_step_is_not_taken_and_no_item_is_lost)
+static void over_its_bounds_a_step_is_not_taken_and_no_item_is_lost(bool remote)
 {
   setup s;
   const rv_pattern_node node = rv_pattern_row(0, -1);
@@ -198,7 +184,7 @@ BOTH(over_its_bounds_a_step_is_not_taken_and_no_item_is_lost)
   close_writer(&s);
 }
 
-BOTH(a_closed_writer_takes_nothing)
+static void a_closed_writer_takes_nothing(bool remote)
 {
   setup s;
   const rv_pattern_node node = rv_pattern_row(0, -1);
@@ -253,19 +239,26 @@ static void columns_that_steps_do_not_have_are_refused(void **state)
   close_writer(&s);
 }
 
-#define BOTH_WAYS(name) cmocka_unit_test(name##_in_process), cmocka_unit_test(name##_through_a_server)
+BOTH(an_append_that_fails_leaves_the_writer_as_it_was)
+BOTH(an_item_that_cannot_be_made_does_not_keep_the_others_from_being_made)
+BOTH(rows_without_a_td_error_are_refused)
+BOTH(a_priority_that_the_table_refuses_is_told)
+BOTH(a_table_that_is_not_there_is_told)
+BOTH(an_episode_whose_end_times_out_is_ended_again_without_a_second_item)
+BOTH(over_its_bounds_a_step_is_not_taken_and_no_item_is_lost)
+BOTH(a_closed_writer_takes_nothing)
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      BOTH_WAYS(an_append_that_fails_leaves_the_writer_as_it_was),
-      BOTH_WAYS(an_item_that_cannot_be_made_does_not_keep_the_others_from_being_made),
-      BOTH_WAYS(rows_without_a_td_error_are_refused),
-      BOTH_WAYS(a_priority_that_the_table_refuses_is_told),
-      BOTH_WAYS(a_table_that_is_not_there_is_told),
-      BOTH_WAYS(an_episode_whose_end_times_out_is_ended_again_without_a_second_item),
-      BOTH_WAYS(over_its_bounds_a_step_is_not_taken_and_no_item_is_lost),
-      BOTH_WAYS(a_closed_writer_takes_nothing),
+      BOTH_TESTS(an_append_that_fails_leaves_the_writer_as_it_was),
+      BOTH_TESTS(an_item_that_cannot_be_made_does_not_keep_the_others_from_being_made),
+      BOTH_TESTS(rows_without_a_td_error_are_refused),
+      BOTH_TESTS(a_priority_that_the_table_refuses_is_told),
+      BOTH_TESTS(a_table_that_is_not_there_is_told),
+      BOTH_TESTS(an_episode_whose_end_times_out_is_ended_again_without_a_second_item),
+      BOTH_TESTS(over_its_bounds_a_step_is_not_taken_and_no_item_is_lost),
+      BOTH_TESTS(a_closed_writer_takes_nothing),
       cmocka_unit_test(rows_that_items_share_are_sent_once),
       cmocka_unit_test(columns_that_steps_do_not_have_are_refused),
   };

@@ -616,18 +616,6 @@ static void a_chunk_of_strings_whose_length_is_chosen_has_about_a_megabyte(void 
   place_close(&place);
 }
 
-#define BOTH(name)                                                                                                               \
-  static void name##__in_process(void **state)                                                                                   \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    name(false);                                                                                                                 \
-  }                                                                                                                              \
-  static void name##__remote(void **state)                                                                                       \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    name(true);                                                                                                                  \
-  }
-
 BOTH(a_refused_append_changes_nothing)
 BOTH(a_column_that_was_refused_has_not_begun)
 BOTH(an_open_step_takes_each_column_once)
@@ -717,8 +705,6 @@ static void items_go_unchecked_where_what_the_server_says_of_its_tables_is_too_l
   rv_writer_free(writer);
   place_close(&place);
 }
-
-#define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
 
 int main(void)
 {

@@ -6,6 +6,7 @@ import collections
 import logging
 import threading
 
+import gymnasium
 import numpy as np
 import pytest
 import reverie
@@ -369,7 +370,6 @@ def test_an_array_of_one_priority_is_not_that_of_all_rows(connect):
 
 
 def test_environments_that_only_reset_themselves_are_left_out(connect):
-    gymnasium = pytest.importorskip("gymnasium")
     client = connect(make_table(max_size=1000))
     envs = gymnasium.make_vec("CartPole-v1", num_envs=3)  # they reset themselves by a step of its own
     rng, rows = np.random.default_rng(5), []

@@ -142,4 +142,18 @@ static inline rv_code item_of_rows(rv_writer *writer, const char *table, int64_t
   return rv_writer_create_item(writer, table, priority, &column, 1, key, error);
 }
 
+/* Behind `static void NAME(bool remote)`: BOTH(NAME) makes two tests of it, and BOTH_TESTS(NAME) lists them. */
+#define BOTH(name)                                                                                                               \
+  static void name##__in_process(void **state)                                                                                   \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    name(false);                                                                                                                 \
+  }                                                                                                                              \
+  static void name##__remote(void **state)                                                                                       \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    name(true);                                                                                                                  \
+  }
+#define BOTH_TESTS(name) cmocka_unit_test(name##__in_process), cmocka_unit_test(name##__remote)
+
 #endif
