@@ -12,15 +12,9 @@ enum {
 
 /* ---- classes of size ---- */
 
-static size_t class_of(size_t size)
-{
-  size_t power = (size_t)(63 - __builtin_clzll(size)); /* a range has 16 bytes at least */
-  return 4 * (power - 1) + (size >> (power - 2) & 3);
-}
-
 static void list(rv_ranges *ranges, rv_range *range)
 {
-  size_t class = class_of(range->size);
+  size_t class = rv_size_class(range->size);
   range->idle = true;
   rv_list_push_back(&ranges->classes[class], &range->alike);
   ranges->some[class / 64] |= UINT64_C(1) << class % 64;
@@ -28,7 +22,7 @@ static void list(rv_ranges *ranges, rv_range *range)
 
 static void unlist(rv_ranges *ranges, rv_range *range)
 {
-  size_t class = class_of(range->size);
+  size_t class = rv_size_class(range->size);
   range->idle = false;
   rv_list_remove(&range->alike);
   if (rv_list_empty(&ranges->classes[class])) ranges->some[class / 64] &= ~(UINT64_C(1) << class % 64);
@@ -45,7 +39,7 @@ void rv_ranges_init(rv_ranges *ranges, size_t limit, size_t step)
 {
   *ranges = (rv_ranges){.limit = limit / RV_RANGE_UNIT * RV_RANGE_UNIT, .step = step};
   rv_list_init(&ranges->order);
-  for (size_t i = 0; i < RV_RANGE_CLASSES; i++) rv_list_init(&ranges->classes[i]);
+  for (size_t i = 0; i < RV_SIZE_CLASSES; i++) rv_list_init(&ranges->classes[i]);
 }
 
 void rv_ranges_fini(rv_ranges *ranges)
@@ -140,7 +134,7 @@ static rv_range *cut(rv_ranges *ranges, rv_range *range, size_t size)
 /* One of the largest, if that is a run; else NULL. */
 static rv_range *find_run(const rv_ranges *ranges, size_t size)
 {
-  for (size_t word = RV_RANGE_CLASSES / 64; word-- > 0;) {
+  for (size_t word = RV_SIZE_CLASSES / 64; word-- > 0;) {
     if (ranges->some[word] == 0) continue;
     rv_range *range = first_of(ranges, word * 64 + (size_t)(63 - __builtin_clzll(ranges->some[word])));
     return range->size >= RUN && range->size >= size ? range : NULL;
@@ -151,7 +145,7 @@ static rv_range *find_run(const rv_ranges *ranges, size_t size)
 /* One of the smallest that are large enough. */
 static rv_range *find_hole(const rv_ranges *ranges, size_t size)
 {
-  size_t class = class_of(size), looked_at = 0;
+  size_t class = rv_size_class(size), looked_at = 0;
   RV_LIST_EACH(link, &ranges->classes[class])
   {
     rv_range *range = RV_CONTAINER(link, rv_range, alike);
@@ -161,7 +155,7 @@ static rv_range *find_hole(const rv_ranges *ranges, size_t size)
   uint64_t above = class % 64 == 63 ? 0 : ranges->some[class / 64] & ~UINT64_C(0) << (class % 64 + 1);
   for (size_t word = class / 64;;) {
     if (above != 0) return first_of(ranges, word * 64 + (size_t)__builtin_ctzll(above));
-    if (++word == RV_RANGE_CLASSES / 64) return NULL;
+    if (++word == RV_SIZE_CLASSES / 64) return NULL;
     above = ranges->some[word];
   }
 }

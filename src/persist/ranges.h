@@ -2,7 +2,7 @@
  *
  * What is taken is cut from the front of one large idle range, then of another, so that the file is written in order as long as there are large
  * ones; while a quarter of the file is idle, small ones are filled before it grows. To take and to give back needs no search: idle ranges
- * are listed by their size, four classes from one power of two to the next. Not thread-safe. */
+ * are listed by the class of their size. Not thread-safe. */
 #ifndef RV_PERSIST_RANGES_H
 #define RV_PERSIST_RANGES_H
 
@@ -11,8 +11,9 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/size_class.h"
 
-enum { RV_RANGE_UNIT = 16, RV_RANGE_CLASSES = 256 };
+enum { RV_RANGE_UNIT = 16 };
 
 typedef struct rv_range {
   size_t begin, size; /* multiples of RV_RANGE_UNIT */
@@ -28,8 +29,8 @@ typedef struct rv_ranges {
   size_t idle;   /* bytes */
   rv_range *run; /* which is being cut from; NULL: none */
   rv_link order;
-  rv_link classes[RV_RANGE_CLASSES];
-  uint64_t some[RV_RANGE_CLASSES / 64]; /* classes that are not empty */
+  rv_link classes[RV_SIZE_CLASSES];
+  uint64_t some[RV_SIZE_CLASSES / 64]; /* classes that are not empty */
 } rv_ranges;
 
 void rv_ranges_init(rv_ranges *ranges, size_t limit, size_t step);

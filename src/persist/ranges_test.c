@@ -30,7 +30,7 @@ static void check(const rv_ranges *ranges)
   assert_int_equal(end, ranges->end);
   assert_true(end <= ranges->limit);
   assert_int_equal(idle, ranges->idle);
-  for (size_t i = 0; i < RV_RANGE_CLASSES; i++) {
+  for (size_t i = 0; i < RV_SIZE_CLASSES; i++) {
     assert_int_equal(rv_list_empty(&ranges->classes[i]), (ranges->some[i / 64] >> i % 64 & 1) == 0);
     RV_LIST_EACH(link, &ranges->classes[i])
     {

@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/segarray.h"
+#include "base/size_class.h"
 #include "store/selectors/selector.h"
 #include "store/slab.h"
 #include "store/trajectory_parts.h"
@@ -23,8 +24,7 @@ enum {
   RV_LINK_STEPS = 8,         /* small steps that each is worth, */
   RV_UNLINK_STEPS = 4,       /* and its going */
   RV_LINKS_MOVED = 1024,     /* an item of more stays where it is (compact.c) */
-  RV_RECENT_HOLDS = 8,
-  RV_SIZE_CLASSES = 256 /* four from one power of two to the next */
+  RV_RECENT_HOLDS = 8
 };
 
 /* ---- holds ---- */

@@ -182,20 +182,14 @@ static rv_room make_room(rv_turn *turn, rv_insert *insert)
 
 /* ---- an item of many chunks, a few of them in one step ---- */
 
-/* As rv_insert_comes. */
 static rv_room look_at_some(rv_turn *turn, rv_insert *insert)
 {
   const rv_trajectory *trajectory = insert->trajectory;
   uint32_t end = trajectory->num_chunks - insert->looked_at < RV_LOOKS_AT_ONCE ? trajectory->num_chunks
                                                                                : insert->looked_at + RV_LOOKS_AT_ONCE;
   turn->budget -= RV_LOOKS_AT_ONCE;
-  for (; insert->looked_at < end; insert->looked_at++) {
-    const rv_chunk *chunk = trajectory->chunks[insert->looked_at];
-    if (rv_books_find_hold(&turn->table->books, chunk) != NULL) continue;
-    size_t bytes = rv_chunk_memory(chunk);
-    insert->comes += bytes + sizeof(rv_hold);
-    insert->uncounted += sizeof(rv_hold) + (rv_chunk_counted(chunk) > 0 ? 0 : bytes);
-  }
+  for (; insert->looked_at < end; insert->looked_at++)
+    rv_chunk_comes(turn->table, trajectory->chunks[insert->looked_at], &insert->comes, &insert->uncounted);
   return RV_ROOM_SOON;
 }
 

@@ -41,25 +41,18 @@ static void leave(rv_turn *turn, rv_hold **place, uint64_t epoch)
  * A writer may go on with a segment that is large, for it has to have room for two transitions: it is left again when the share is half of what
  * it was then, so each is left a few times, however many writers come. */
 
-static size_t class_of(size_t bytes)
-{
-  if (bytes < 4) return bytes;
-  size_t power = (size_t)(63 - __builtin_clzll(bytes));
-  return 4 * (power - 1) + (bytes >> (power - 2) & 3);
-}
-
 /* The first class of segments that are large. */
 static size_t large_class(const rv_table *table)
 {
   size_t share = rv_table_share(table);
-  return share < SIZE_MAX / 2 ? class_of(2 * share + 1) : RV_SIZE_CLASSES;
+  return share < SIZE_MAX / 2 ? rv_size_class(2 * share + 1) : RV_SIZE_CLASSES;
 }
 
 void rv_table_note_placed(rv_table *table, rv_hold *hold)
 {
   rv_books *books = &table->books;
-  size_t class = class_of(bytes_of_rows(hold->chunk));
-  if (class >= large_class(table)) class = class_of(rv_table_share(table));
+  size_t class = rv_size_class(bytes_of_rows(hold->chunk));
+  if (class >= large_class(table)) class = rv_size_class(rv_table_share(table));
   rv_list_push_back(&books->placed[class], &hold->placed);
   books->placed_some[class / 64] |= UINT64_C(1) << class % 64;
 }

@@ -70,16 +70,18 @@ rv_code rv_table_check_bytes(const rv_table *table, size_t bytes, const char *wh
 
 /* ---- how much comes ---- */
 
+void rv_chunk_comes(const rv_table *table, const rv_chunk *chunk, size_t *comes, size_t *uncounted)
+{
+  if (rv_books_find_hold(&table->books, chunk) != NULL) return;
+  size_t bytes = rv_chunk_memory(chunk);
+  *comes += bytes + sizeof(rv_hold);
+  *uncounted += sizeof(rv_hold) + (rv_chunk_counted(chunk) > 0 ? 0 : bytes);
+}
+
 void rv_insert_comes(rv_table *table, const rv_trajectory *trajectory, size_t *comes, size_t *uncounted)
 {
   *comes = *uncounted = sizeof(rv_item);
-  for (uint32_t i = 0; i < trajectory->num_chunks; i++) {
-    const rv_chunk *chunk = trajectory->chunks[i];
-    if (rv_books_find_hold(&table->books, chunk) != NULL) continue;
-    size_t bytes = rv_chunk_memory(chunk);
-    *comes += bytes + sizeof(rv_hold);
-    *uncounted += sizeof(rv_hold) + (rv_chunk_counted(chunk) > 0 ? 0 : bytes);
-  }
+  for (uint32_t i = 0; i < trajectory->num_chunks; i++) rv_chunk_comes(table, trajectory->chunks[i], comes, uncounted);
 }
 
 rv_code rv_insert_check_bytes(const rv_table *table, const rv_trajectory *trajectory, rv_error *err)

@@ -288,6 +288,8 @@ rv_room rv_table_evict(rv_turn *turn, size_t bound, rv_error *err);
 rv_room rv_table_make_room(rv_turn *turn, size_t comes, size_t opens, size_t uncounted, rv_error *err);
 /* Makes room in the table's own bound for what takes so many bytes and belongs to chunks that were asked for, and are there. */
 rv_room rv_table_make_room_behind(rv_turn *turn, size_t comes, rv_error *err);
+/* Adds what comes with a chunk that an item brings: nothing where the table holds it. */
+void rv_chunk_comes(const rv_table *table, const rv_chunk *chunk, size_t *comes, size_t *uncounted);
 /* How much comes with an item. */
 void rv_insert_comes(rv_table *table, const rv_trajectory *trajectory, size_t *comes, size_t *uncounted);
 /* The most that anything may take that is to be in the table. Without the lock. */
