@@ -116,7 +116,13 @@ static inline void audit_items(const rv_table *table)
   assert_int_equal(books->slab.count, count);
   assert_int_equal(books->num_loose, num_loose);
   assert_int_equal(rv_books_num_layouts(books), num_layouts);
-  for (size_t i = 0; i < RV_MAX_TEMPLATES; i++) assert_int_equal(books->templates.entry[i].items, uses[i]);
+  size_t memory = 0;
+  for (size_t i = 0; i < RV_MAX_TEMPLATES; i++) {
+    const rv_template *entry = &books->templates.entry[i];
+    assert_int_equal(entry->items, uses[i]);
+    if (entry->trajectory != NULL) memory += rv_trajectory_box_of(entry->trajectory)->memory;
+  }
+  assert_int_equal(books->templates.memory, memory);
   assert_true((int64_t)count <= table->config.max_size);
   assert_int_equal(table->limiter.inserts - table->limiter.deletes, count);
   if (table->sampler.selector != NULL) assert_int_equal(rv_selector_count(table->sampler.selector), count);

@@ -377,8 +377,7 @@ static rv_code attach_loose(rv_books *books, uint32_t slot, rv_trajectory *traje
 
 rv_code rv_books_attach(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err)
 {
-  if (trajectory->num_chunks != 1 || trajectory->num_slices > RV_TEMPLATE_SLICES)
-    return attach_loose(books, slot, trajectory, garbage, err);
+  if (rv_trajectory_is_loose(trajectory)) return attach_loose(books, slot, trajectory, garbage, err);
   uint16_t number;
   int64_t base = rv_trajectory_base(trajectory);
   rv_code code = rv_books_template(books, trajectory, base, false, &number, err);
@@ -495,6 +494,7 @@ static bool make_place(rv_templates *templates, uint32_t limit, uint16_t *number
   for (uint32_t tried = 0; tried < limit; tried++) {
     uint32_t at = templates->hand++ % limit;
     if (templates->entry[at].items > 0) continue;
+    templates->memory -= rv_trajectory_box_of(templates->entry[at].trajectory)->memory;
     rv_trajectory_unref(templates->entry[at].trajectory);
     templates->entry[at].trajectory = NULL;
     memset(templates->by_hash, 0, sizeof templates->by_hash);
@@ -525,6 +525,7 @@ rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t ba
     return RV_OUT_OF_RANGE;
   }
   templates->entry[*number] = (rv_template){.trajectory = template};
+  templates->memory += rv_trajectory_box_of(template)->memory;
   index_template(templates, *number);
   return RV_OK;
 }

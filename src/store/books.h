@@ -117,6 +117,7 @@ typedef struct rv_templates {
   rv_template entry[RV_MAX_TEMPLATES];
   uint16_t by_hash[2 * RV_MAX_TEMPLATES]; /* number + 1; 0: free; linear probing */
   uint32_t count, hand;
+  size_t memory; /* of those that are there */
 } rv_templates;
 
 /* ---- the books ---- */
@@ -169,7 +170,7 @@ size_t rv_books_memory(const rv_books *books); /* without chunks */
 static inline size_t rv_books_shrinking(const rv_books *books)
 {
   return rv_map_memory(&books->by_key) + rv_map_memory(&books->by_chunk) + rv_map_memory(&books->episodes) +
-         rv_map_memory(&books->layouts) + books->present_holds * sizeof(rv_hold) + books->loose_memory;
+         rv_map_memory(&books->layouts) + books->present_holds * sizeof(rv_hold) + books->loose_memory + books->templates.memory;
 }
 /* What the rest, and the selectors, grow with. */
 static inline uint64_t rv_books_places(const rv_books *books)
@@ -229,6 +230,19 @@ static inline uint64_t rv_books_make_key(rv_books *books, uint32_t slot)
 rv_code rv_books_take(rv_books *books, uint64_t key, bool choose_key, uint32_t *slot, rv_error *err);
 /* Gives the slot back; the item must hold nothing. */
 void rv_books_give(rv_books *books, uint32_t slot);
+
+/* Would an item of that trajectory keep it, since its slices lie in several chunks, or are too many to be compared with templates? */
+static inline bool rv_trajectory_is_loose(const rv_trajectory *trajectory)
+{
+  return trajectory->num_chunks != 1 || trajectory->num_slices > RV_TEMPLATE_SLICES;
+}
+/* What an item of that trajectory takes, but for its chunks and their holds. */
+static inline size_t rv_item_memory(const rv_trajectory *trajectory)
+{
+  if (!rv_trajectory_is_loose(trajectory)) return sizeof(rv_item);
+  return sizeof(rv_item) + sizeof(rv_loose) + trajectory->num_chunks * sizeof(rv_loose_link) +
+         rv_trajectory_box_of_const(trajectory)->memory;
+}
 
 /* Lets the item refer to what `trajectory` (with chunks) describes, compactly where it can be. RV_RESOURCE_EXHAUSTED: it holds
  * nothing. */

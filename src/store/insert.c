@@ -197,11 +197,12 @@ static rv_room look_at_some(rv_turn *turn, rv_insert *insert)
 static rv_room make_room_for_all(rv_turn *turn, rv_insert *insert)
 {
   rv_error *err = &insert->waiter.error;
-  if (rv_table_check_bytes(turn->table, insert->bytes + sizeof(rv_item), "an item with its chunks", err) != RV_OK)
+  if (rv_table_check_bytes(turn->table, insert->bytes + rv_item_memory(insert->trajectory), "an item with its chunks", err) !=
+      RV_OK)
     return RV_ROOM_FAILED;
   if (insert->looked_at < insert->trajectory->num_chunks) return look_at_some(turn, insert);
-  return room_in(turn, rv_table_make_room(turn, insert->comes + sizeof(rv_item), 0, insert->uncounted + sizeof(rv_item), err),
-                 err);
+  const size_t own = rv_item_memory(insert->trajectory);
+  return room_in(turn, rv_table_make_room(turn, insert->comes + own, 0, insert->uncounted + own, err), err);
 }
 
 /* RV_ROOM_THERE: all are linked, and there is room for the item. */
@@ -220,7 +221,9 @@ static rv_room link_some(rv_turn *turn, rv_insert *insert)
     if (room != RV_ROOM_THERE) return room;
   }
   if (insert->linked == loose->num_links)
-    return rv_table_is_bounded(table) ? room_in(turn, rv_table_make_room_behind(turn, sizeof(rv_item), err), err) : RV_ROOM_THERE;
+    return rv_table_is_bounded(table)
+               ? room_in(turn, rv_table_make_room_behind(turn, rv_item_memory(insert->trajectory), err), err)
+               : RV_ROOM_THERE;
   turn->budget -= RV_LINKS_AT_ONCE * RV_LINK_STEPS;
   return room_in(turn, rv_books_link_some(&table->books, loose, &insert->linked, err) == RV_OK ? RV_ROOM_SOON : RV_ROOM_FAILED,
                  err);

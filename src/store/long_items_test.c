@@ -149,6 +149,33 @@ static void ignore(rv_waiter *waiter)
   (void)waiter;
 }
 
+/* Row after row of n chunks by turns, from number `first` on. */
+static rv_trajectory *in_slices(size_t first, size_t n, uint32_t num_slices)
+{
+  rv_error err;
+  rv_trajectory *made;
+  rv_slice *slices = malloc(num_slices * sizeof *slices);
+  assert_non_null(slices);
+  for (uint32_t i = 0; i < num_slices; i++)
+    slices[i] = (rv_slice){.chunk = w.chunks[(first + i % n) % CHUNKS], .offset = (int32_t)(i / n % ROWS), .length = 1};
+  bool squeeze = false;
+  rv_trajectory_desc desc = {.slices = slices, .num_slices = &num_slices, .squeeze = &squeeze, .num_columns = 1};
+  must(rv_trajectory_new(rv_store_layouts(w.store), &desc, &made, &err), &err);
+  free(slices);
+  return made;
+}
+
+static rv_code insert_slices(size_t first, size_t n, uint32_t num_slices, rv_error *err)
+{
+  rv_insert one = {.choose_key = true, .priority = 1, .trajectory = in_slices(first, n, num_slices)};
+  one.waiter.deadline_ns = INT64_MAX;
+  one.waiter.complete = ignore;
+  assert_int_equal(rv_table_insert(w.table, &one), RV_SUBMIT_DONE);
+  rv_trajectory_unref(one.trajectory);
+  *err = one.waiter.error;
+  return one.waiter.code;
+}
+
 static rv_insert inserted; /* the last */
 
 static rv_submitted insert(size_t first, size_t n, int64_t *numbers)
@@ -259,6 +286,31 @@ static void a_bound_of_bytes_counts_what_the_chunks_of_an_item_are(void **state)
       assert_int_equal(sampling.count, 2 + more);
       rv_draws_release(draws, sampling.count);
     }
+    end();
+  }
+}
+
+/* What an item says about its rows is as much memory as any, whether its chunks are linked at once or in steps. */
+static void a_bound_of_bytes_counts_the_slices_of_an_item(void **state)
+{
+  (void)state;
+  enum { BOUND = 1 << 19, MANY = 5000, TOO_MANY = 20000, ITEMS = 20 };
+  const size_t num_chunks[] = {1, 2, RV_LINKS_AT_ONCE + 8};
+  for (size_t c = 0; c < sizeof num_chunks / sizeof num_chunks[0]; c++) {
+    rv_table_config config = rv_table_config_default("t", 10000);
+    config.max_bytes = BOUND;
+    rv_error err;
+    begin(&config);
+    for (size_t i = 0; i < ITEMS; i++) must(insert_slices(i, 1, 2, &err), &err);
+    assert_int_equal(insert_slices(0, num_chunks[c], TOO_MANY, &err), RV_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, "never fits: max_bytes leaves room for"));
+    assert_int_equal(w.table->books.slab.count, ITEMS); /* nobody went for what cannot come */
+    for (size_t i = 0; i < ITEMS; i++) {
+      must(insert_slices(i, num_chunks[c], MANY, &err), &err);
+      assert_in_range(rv_books_of_items(&w.table->books), BOUND / 4, BOUND);
+    }
+    assert_in_range(w.table->books.slab.count, 1, ITEMS);
+    audit_table(w.table);
     end();
   }
 }
@@ -523,6 +575,7 @@ int main(void)
       cmocka_unit_test(an_item_is_linked_and_unlinked_a_few_chunks_in_one_hold),
       cmocka_unit_test(items_of_very_many_slices_are_compared_with_nothing),
       cmocka_unit_test(a_bound_of_bytes_counts_what_the_chunks_of_an_item_are),
+      cmocka_unit_test(a_bound_of_bytes_counts_the_slices_of_an_item),
       cmocka_unit_test(chunks_of_an_item_that_stays_do_not_keep_others_from_being_compacted),
       cmocka_unit_test(what_a_reset_took_is_linked_once_more),
       cmocka_unit_test(an_item_that_is_taken_back_before_it_is_whole_leaves_nothing),

@@ -80,13 +80,13 @@ void rv_chunk_comes(const rv_table *table, const rv_chunk *chunk, size_t *comes,
 
 void rv_insert_comes(rv_table *table, const rv_trajectory *trajectory, size_t *comes, size_t *uncounted)
 {
-  *comes = *uncounted = sizeof(rv_item);
+  *comes = *uncounted = rv_item_memory(trajectory);
   for (uint32_t i = 0; i < trajectory->num_chunks; i++) rv_chunk_comes(table, trajectory->chunks[i], comes, uncounted);
 }
 
 rv_code rv_insert_check_bytes(const rv_table *table, const rv_trajectory *trajectory, rv_error *err)
 {
-  size_t bytes = sizeof(rv_item);
+  size_t bytes = rv_item_memory(trajectory);
   for (uint32_t i = 0; i < trajectory->num_chunks; i++) bytes += rv_chunk_memory(trajectory->chunks[i]) + sizeof(rv_hold);
   return rv_table_check_bytes(table, bytes, "an item with its chunks", err);
 }
