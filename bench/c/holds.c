@@ -341,6 +341,43 @@ static measured take_cold(void)
   return found;
 }
 
+/* 2^20 rows of 44 bytes, so many at a time, come to a table that has had none. */
+static measured fill(rv_selector_config sampler, int64_t at_once)
+{
+  enum { ROWS = 1 << 20, ROW = 11, MOST = 128 };
+  rv_table_config config = rv_table_config_default("t", ROWS);
+  config.sampler = sampler;
+  rv_store *store = store_of(&config, 0);
+  rv_table *table = rv_store_table(store, 0);
+  static float values[MOST * ROW];
+  int64_t shape[2] = {at_once, ROW};
+  rv_tensor column = {.dtype = RV_FLOAT32, .rank = 2, .shape = shape, .data = values};
+  clear_counters();
+  for (int64_t i = 0; i < ROWS; i += at_once) {
+    rv_rows rows = {.columns = &column, .num_columns = 1, .n = (size_t)at_once, .waiter = {.deadline_ns = INT64_MAX}};
+    if (rv_table_insert_rows(table, &rows) != RV_SUBMIT_DONE) bench_die("the rows wait");
+    bench_check(rows.waiter.code, &rows.waiter.error);
+  }
+  measured found = read_counters();
+  rv_store_unref(store);
+  return found;
+}
+
+static measured fill_uniform(void)
+{
+  return fill((rv_selector_config){.kind = RV_SELECTOR_UNIFORM}, 128);
+}
+
+static measured fill_prioritized(void)
+{
+  return fill((rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 0.6}, 128);
+}
+
+static measured fill_one_by_one(void)
+{
+  return fill((rv_selector_config){.kind = RV_SELECTOR_UNIFORM}, 1);
+}
+
 static const struct {
   const char *name;
   measured (*measure)(void);
@@ -354,6 +391,9 @@ static const struct {
     {"set_rate_limiter", set_limiter},
     {"change_bounds", set_bounds},
     {"take_cold", take_cold},
+    {"fill, 128 rows at a time", fill_uniform},
+    {"fill, prioritized", fill_prioritized},
+    {"fill, row by row", fill_one_by_one},
 };
 
 static bool is_asked(int argc, char **argv, const char *name)

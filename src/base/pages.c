@@ -26,6 +26,12 @@ size_t rv_pages_size(size_t size)
   return size == 0 ? LINE : round_up(size, to);
 }
 
+void rv_pages_touch(void *block, size_t size)
+{
+  volatile uint8_t *bytes = block;
+  for (size_t at = 0; at < size; at += PAGE) bytes[at] = 0;
+}
+
 /* A process may have only so many mappings (vm.max_map_count, 65,530 mostly). Those that touch each other are one, and the system places each below
  * the one before, so that one which has begun at such a place is followed by others: only the first must be cut out of a larger one. */
 void *rv_pages_map(size_t bytes, size_t to, int how)

@@ -15,6 +15,9 @@ size_t rv_pages_size(size_t size);
 void *rv_pages_alloc(size_t size);
 /* With the size that it was made for; NULL is fine. */
 void rv_pages_free(void *block, size_t size);
+/* The system finds memory for all of a block that nobody has written to, a page at a time, so that whoever writes there first does not wait for it: it
+ * clears a huge page in a third of a millisecond, and where a virtual machine's host has to find it first in several. What is there is lost. */
+void rv_pages_touch(void *block, size_t size);
 /* Addresses for whole pages that begin at a multiple of `to`, whole pages too, with PROT_... `how`: memory that nobody has touched, or with PROT_NONE
  * room for maps. To be unmapped. NULL: there are none. */
 void *rv_pages_map(size_t bytes, size_t to, int how);

@@ -98,6 +98,7 @@ void rv_segment_set_joined(rv_chunk *segment);
 bool rv_segment_is_joined(const rv_chunk *segment);
 uint32_t *rv_segment_kept(rv_chunk *segment); /* how many such chunks their stream keeps */
 size_t rv_segment_memory(const rv_chunk *segment);
+void rv_segment_touch(rv_chunk *segment); /* one without rows (rv_pages_touch) */
 
 /* ---- encoded chunks ---- */
 

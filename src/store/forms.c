@@ -223,12 +223,18 @@ size_t rv_form_most_rows(const rv_table *table, const rv_form *form)
   return rows_of(table, form, most_bytes(table, form));
 }
 
-/* How many rows the form's next segment has. */
+size_t rv_form_next_rows(const rv_table *table, const rv_form *form)
+{
+  size_t most = most_bytes(table, form);
+  return rows_of(table, form, form->next_bytes < most ? form->next_bytes : most);
+}
+
+/* How many rows the form's next segment has, which is made now. */
 static size_t segment_rows(const rv_table *table, rv_form *form)
 {
-  size_t most = most_bytes(table, form), bytes = form->next_bytes < most ? form->next_bytes : most;
-  if (form->next_bytes < most) form->next_bytes *= 2;
-  return rows_of(table, form, bytes);
+  size_t rows = rv_form_next_rows(table, form);
+  if (form->next_bytes < most_bytes(table, form)) form->next_bytes *= 2;
+  return rows;
 }
 
 static bool fits_form(const rv_chunk *chunk, const rv_form *form)
@@ -253,6 +259,19 @@ rv_chunk_meta rv_rows_meta(rv_table *table, int64_t rows)
 
 /* ---- segments that were used before ---- */
 
+static bool has_enough(const rv_chunk *segment, size_t rows)
+{
+  return (size_t)rv_segment_capacity(segment) >= (rows + 1) / 2;
+}
+
+/* One of the form's first ones, which are small: it would keep a large one from being kept. */
+static bool is_too_small(const rv_table *table, const rv_chunk *segment)
+{
+  for (size_t i = 0; i < RV_MAX_FORMS && table->forms[i] != NULL; i++)
+    if (fits_form(segment, table->forms[i])) return !has_enough(segment, rv_form_next_rows(table, table->forms[i]));
+  return false;
+}
+
 void rv_spares_keep(rv_table *table, rv_garbage *garbage)
 {
   if (rv_memory_is_awaited(table->memory)) return;
@@ -263,11 +282,21 @@ void rv_spares_keep(rv_table *table, rv_garbage *garbage)
     rv_chunk *chunk = hold->chunk;
     if (chunk == NULL || !hold->own || chunk->has_strings || rv_chunk_is_spilled(chunk) || rv_chunk_refs(chunk) != 1) continue;
     size_t size = rv_chunk_memory(chunk);
-    if (size / 2 > once || (bytes + size > most && (num_spares > 0 || size > SPARE_BYTES))) continue;
+    if (size / 2 > once || (bytes + size > most && (num_spares > 0 || size > SPARE_BYTES)) || is_too_small(table, chunk))
+      continue;
     bytes += size;
     table->spares[num_spares++] = chunk;
     hold->chunk = NULL;
   }
+}
+
+bool rv_spares_put(rv_table *table, rv_chunk *owned_segment)
+{
+  size_t i = 0;
+  while (i < RV_MAX_SPARES && table->spares[i] != NULL) i++;
+  if (i == RV_MAX_SPARES || table->closed || rv_table_is_large(table, owned_segment)) return false;
+  table->spares[i] = owned_segment;
+  return true;
 }
 
 size_t rv_spares_memory(const rv_table *table)
@@ -324,7 +353,7 @@ rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, rv_garbage *g
   for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++) {
     rv_chunk *spare = table->spares[i];
     size_t has = (size_t)rv_segment_capacity(spare);
-    if (has < (capacity + 1) / 2 || (has > capacity && rv_chunk_memory(spare) > share) || !fits_form(spare, form)) continue;
+    if (!has_enough(spare, capacity) || (has > capacity && rv_chunk_memory(spare) > share) || !fits_form(spare, form)) continue;
     rv_chunk_meta meta = rv_rows_meta(table, rv_segment_capacity(spare));
     if (rv_segment_reuse(spare, &meta)) return take_spare(table, i);
     drop_spare(table, garbage, i);
@@ -338,6 +367,17 @@ rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, rv_garbage *garba
 {
   *capacity = segment_rows(table, form);
   return rv_form_take_spare(table, form, garbage, *capacity);
+}
+
+/* Will there be another large one after the one that was opened just now, and none that dies before? */
+static bool wants_ahead(const rv_table *table, const rv_form *form)
+{
+  const rv_slab *slab = &table->books.slab;
+  if (form->next_bytes < RV_HUGE_PAGE || most_bytes(table, form) < RV_HUGE_PAGE || form->has_strings || table->spares[0] != NULL)
+    return false;
+  if ((int64_t)slab->count < table->config.max_size) return true;
+  const rv_item *oldest = rv_slab_at(slab, slab->oldest);
+  return oldest->template_number < RV_MAX_TEMPLATES && is_too_small(table, ((const rv_hold *)oldest->data)->chunk);
 }
 
 static rv_code new_segment(rv_table *table, rv_form *form, rv_garbage *garbage, rv_chunk **out, rv_error *err)
@@ -370,6 +410,7 @@ rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_err
   form->hold->own = true;
   form->epoch = table->books.epoch;
   form->fill = 0;
+  table->wants_rows_ahead = wants_ahead(table, form);
   return RV_OK;
 }
 

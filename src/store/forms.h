@@ -83,7 +83,8 @@ static inline void rv_form_leave_full(rv_table *table, rv_form *form, rv_garbage
 rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_error *err);
 /* Counts `items` more that use the form's template; form->number is its number. */
 rv_code rv_form_use_template(rv_table *table, rv_form *form, uint32_t items, rv_error *err);
-/* How many rows the largest of the form's segments has. */
+/* How many rows its next segment has, and the largest of its segments. */
+size_t rv_form_next_rows(const rv_table *table, const rv_form *form);
 size_t rv_form_most_rows(const rv_table *table, const rv_form *form);
 /* A segment that was used before; NULL: make one of *capacity rows. */
 rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, rv_garbage *garbage, size_t *capacity);

@@ -360,6 +360,6 @@ size_t rv_table_insert_many(rv_table *table, rv_insert *const *inserts, size_t n
     if (turn.budget <= 0 && i + 1 < fine) rv_turn_pause(&turn);
   }
   for (; placed < fine; placed++) rv_insert_end(&turn, inserts[placed]); /* they were begun */
-  rv_turn_end(&turn);
+  rv_turn_end_grown(&turn);
   return taken;
 }

@@ -344,7 +344,8 @@ static void what_a_tables_books_needed_is_free_for_others_after_deletes(void **s
   }
   assert_int_equal(submitted, RV_SUBMIT_PENDING);
   assert_true(rv_waiter_cancel(&items[n - 1].insert.waiter));
-  assert_int_equal(offer_payload(store, b, &of_b), RV_SUBMIT_PENDING);
+  uint64_t keys[MOST];
+  fill(store, b, keys, MOST, &of_b); /* less than such an item was left */
   for (size_t i = 0; i + 1 < n; i++) assert_int_equal(delete_one(a, items[i].insert.key), RV_OK);
   assert_int_equal(of_b.completed, 1);
   assert_int_equal(of_b.insert.waiter.code, RV_OK);

@@ -280,6 +280,12 @@ bool rv_segment_reuse(rv_chunk *chunk, const rv_chunk_meta *meta)
   return true;
 }
 
+void rv_segment_touch(rv_chunk *chunk)
+{
+  rv_segment *segment = segment_of(chunk);
+  rv_pages_touch(segment->data, segment->data_bytes);
+}
+
 size_t rv_segment_memory(const rv_chunk *chunk)
 {
   const rv_segment *segment = segment_of_const(chunk);

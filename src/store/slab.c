@@ -16,7 +16,8 @@ enum {
 
 void rv_slab_init(rv_slab *slab, uint64_t max_slots)
 {
-  *slab = (rv_slab){.max_slots = max_slots, .free_slot = RV_NO_SLOT, .oldest = RV_NO_SLOT, .newest = RV_NO_SLOT};
+  *slab = (rv_slab){
+      .max_slots = max_slots, .ahead_from = UINT64_MAX, .free_slot = RV_NO_SLOT, .oldest = RV_NO_SLOT, .newest = RV_NO_SLOT};
 }
 
 void rv_slab_fini(rv_slab *slab)
@@ -25,6 +26,7 @@ void rv_slab_fini(rv_slab *slab)
   for (size_t i = 0; i < slab->num_blocks; i++)
     if (i < GROUPS_FROM || i >= grouped) free(slab->block[i]);
   for (size_t i = GROUPS_FROM; i < grouped && slab->num_groups > 0; i += GROUP) rv_pages_free(slab->block[i], RV_HUGE_PAGE);
+  rv_pages_free(slab->ahead, RV_HUGE_PAGE);
   free(slab->block);
   rv_slab_init(slab, slab->max_slots);
 }
@@ -33,7 +35,7 @@ size_t rv_slab_memory(const rv_slab *slab)
 {
   if (slab->num_blocks == 0) return 0;
   return ((slab->num_blocks - 1) * RV_SLAB_LENGTH + slab->last_capacity) * sizeof(rv_item) +
-         slab->directory_capacity * sizeof(rv_item *);
+         slab->directory_capacity * sizeof(rv_item *) + (slab->ahead == NULL ? 0 : RV_HUGE_PAGE);
 }
 
 /* Room for a group's blocks. */
@@ -71,10 +73,26 @@ static bool wants_group(const rv_slab *slab)
   return slab->num_blocks == GROUPS_FROM + slab->num_groups * GROUP && slab->max_slots > slots + GROUP / 2 * RV_SLAB_LENGTH;
 }
 
+/* When the next one is made: with an eighth of the last left, so that a table which has stopped growing mostly has none. */
+static void plan_ahead(rv_slab *slab)
+{
+  uint64_t slots = (uint64_t)slab->num_blocks << RV_SLAB_SHIFT,
+           last = slab->num_groups == 0 ? RV_SLAB_LENGTH : GROUP * RV_SLAB_LENGTH;
+  slab->ahead_from = slab->ahead == NULL && wants_group(slab) ? slots - last / 8 : UINT64_MAX;
+}
+
+bool rv_slab_put_ahead(rv_slab *slab, void *owned_block)
+{
+  if (owned_block == NULL || slab->ahead != NULL || !wants_group(slab)) return false;
+  slab->ahead = owned_block;
+  return true;
+}
+
 static rv_code add_group(rv_slab *slab, rv_error *err)
 {
-  rv_item *items = rv_pages_alloc(RV_HUGE_PAGE);
+  rv_item *items = slab->ahead != NULL ? slab->ahead : rv_pages_alloc(RV_HUGE_PAGE);
   if (items == NULL) return rv_fail_memory(err, RV_HUGE_PAGE);
+  slab->ahead = NULL;
   for (size_t i = 0; i < GROUP; i++) slab->block[slab->num_blocks++] = items + (i << RV_SLAB_SHIFT);
   slab->num_groups++;
   slab->last_capacity = RV_SLAB_LENGTH;
@@ -98,6 +116,9 @@ rv_code rv_slab_grow(rv_slab *slab, rv_error *err)
   rv_code code = grow_directory(slab, err);
   if (code != RV_OK) return code;
   if (slab->num_blocks == 0 || (slab->num_blocks == 1 && slab->last_capacity < RV_SLAB_LENGTH))
-    return grow_first_block(slab, err);
-  return wants_group(slab) ? add_group(slab, err) : add_block(slab, err);
+    code = grow_first_block(slab, err);
+  else
+    code = wants_group(slab) ? add_group(slab, err) : add_block(slab, err);
+  plan_ahead(slab);
+  return code;
 }

@@ -34,7 +34,9 @@ typedef struct rv_slab {
   size_t num_groups;    /* of blocks that share a huge page: from the second block on */
   size_t last_capacity; /* items of the last block: fewer in a small table */
   uint64_t max_slots;
-  uint32_t used; /* slots that were ever taken */
+  rv_item *ahead;      /* the next huge page, touched (ahead.c); NULL: it is taken when it is needed */
+  uint64_t ahead_from; /* with so many slots used it is worth having; UINT64_MAX: it is not */
+  uint32_t used;       /* slots that were ever taken */
   uint32_t free_slot;
   uint32_t oldest, newest;
   uint32_t count;
@@ -47,6 +49,18 @@ void rv_slab_fini(rv_slab *slab);
 size_t rv_slab_memory(const rv_slab *slab);
 
 rv_code rv_slab_grow(rv_slab *slab, rv_error *err);
+
+/* Is the next huge page near, and nobody makes it? Whoever is told so is asked to. */
+static inline bool rv_slab_wants_ahead(const rv_slab *slab)
+{
+  return slab->used >= slab->ahead_from;
+}
+static inline void rv_slab_promise_ahead(rv_slab *slab)
+{
+  slab->ahead_from = UINT64_MAX;
+}
+/* A block of RV_HUGE_PAGE bytes from rv_pages_alloc. False: it is the caller's still, for it is not needed any more. */
+bool rv_slab_put_ahead(rv_slab *slab, void *owned_block);
 
 static inline rv_item *rv_slab_at(const rv_slab *slab, uint32_t slot)
 {

@@ -141,6 +141,7 @@ struct rv_table {
    * or another turn that leaves some frees it. */
   _Atomic(rv_hold *) left_holds;
   rv_chunk *spares[RV_MAX_SPARES]; /* empty segments to be used again; without gaps, the one that died last comes last */
+  bool wants_rows_ahead; /* the form that came last will need a large segment after its open one, and there is none (ahead.c) */
 
   rv_row_plan plan; /* of a template that many items have (fill.c) */
   rv_row_shuffle shuffle;
@@ -227,6 +228,16 @@ static inline void rv_turn_end(rv_turn *turn)
     rv_mutex_unlock(&table->mutex);
   else
     rv_turn_end_with_rest(turn);
+}
+
+/* The same of a turn in which items may have come: what the next ones need is made ready (ahead.c). */
+void rv_turn_end_and_make_ahead(rv_turn *turn);
+static inline void rv_turn_end_grown(rv_turn *turn)
+{
+  if (turn->table->wants_rows_ahead || rv_slab_wants_ahead(&turn->table->books.slab))
+    rv_turn_end_and_make_ahead(turn);
+  else
+    rv_turn_end(turn);
 }
 
 /* Ends a turn that has only looked: it calls nobody, so that its caller may hold what a completion takes. Whoever did something before has told
@@ -396,6 +407,8 @@ void rv_marks_leave(rv_table *table, uint32_t slot); /* the marked item at `slot
 void rv_forms_free(rv_table *table);
 /* Keeps segments that died for the next rows, as far as that is worth their memory. */
 void rv_spares_keep(rv_table *table, rv_garbage *garbage);
+/* False: there are enough, and it is the caller's still. */
+bool rv_spares_put(rv_table *table, rv_chunk *owned_segment);
 size_t rv_spares_memory(const rv_table *table);
 /* Where there are some, the lock is let go and taken again for each. */
 void rv_spares_leave_large(rv_turn *turn);

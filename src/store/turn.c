@@ -217,7 +217,7 @@ rv_submitted rv_turn_place(rv_turn *turn, rv_waiter *waiter, rv_operation_kind k
 rv_submitted rv_turn_submit(rv_turn *turn, rv_waiter *waiter, rv_operation_kind kind)
 {
   rv_submitted submitted = rv_turn_place(turn, waiter, kind);
-  rv_turn_end(turn);
+  rv_turn_end_grown(turn);
   return submitted;
 }
 
