@@ -12,8 +12,7 @@ typedef struct batch_call {
   size_t batch_size;
   rv_unequal unequal;
   bool copy;
-  PyObject **out;
-  size_t num_out;
+  const batch_out *out; /* NULL: none */
   PyObject *maker;
   core_time time;
   rv_cancel *cancel;
@@ -117,7 +116,7 @@ static PyObject *gathered(client_object *self, rv_batch *drawn, scratch *s, cons
 {
   gathering g;
   size_t num_columns = rv_batch_num_columns(drawn);
-  if (gathering_init(&g, self, s, rv_batch_size(drawn), num_columns, call->out, call->num_out) < 0) return NULL;
+  if (gathering_init(&g, self, s, rv_batch_size(drawn), num_columns, call->out) < 0) return NULL;
   g.maker = call->maker;
   if (describe(&g, drawn, handle) == 0 && gathering_make(&g) == 0 && gather(&g, drawn) == 0)
     return nest(&g, handle, rv_batch_naming(drawn));
@@ -255,7 +254,7 @@ static int known_columns(gathering *g, client_object *self, scratch *s, const ba
     return 0;
   }
   size_t num_columns = rv_layout_num_columns(layout);
-  if (gathering_init(g, self, s, call->batch_size, num_columns, call->out, call->num_out) < 0) return -1;
+  if (gathering_init(g, self, s, call->batch_size, num_columns, call->out) < 0) return -1;
   g->maker = call->maker;
   rv_error err;
   for (size_t i = 0; i < num_columns; i++) {
@@ -406,31 +405,40 @@ static PyObject *sample_under_present_names(client_object *self, scratch *s, bat
 
 /* ---- the call ---- */
 
-/* The leaves of `out`, with everything checked that can be before something is drawn. */
-static PyObject **parse_out(client_object *self, scratch *s, PyObject *out, size_t batch_size, size_t *count)
+/* What is wrong with one of the caller's arrays, whatever the items look like: 0; -1 with an exception. */
+static int check_out(const batch_out *out, size_t i, size_t batch_size)
 {
-  structure_object *structure = structure_new(self->state, out);
-  if (scratch_hold(s, (PyObject *)structure) < 0) return NULL;
-  size_t n = structure->num_leaves;
-  PyObject **leaves = scratch_alloc(s, n, sizeof *leaves);
-  int found = leaves == NULL ? -1 : tree_flatten(self->state, structure->root, out, leaves);
-  if (found == 0) PyErr_SetString(PyExc_RuntimeError, "out changed while it was flattened");
-  if (found <= 0 || scratch_hold_all(s, leaves, n) < 0) return NULL;
-  for (size_t i = 0; i < n; i++) {
-    PyArrayObject *array = (PyArrayObject *)leaves[i];
-    if (!PyArray_Check(leaves[i])) {
-      PyErr_Format(PyExc_TypeError, "out: leaf %zu is a %S, not an array", i, (PyObject *)Py_TYPE(leaves[i]));
-    } else if (!PyArray_ISCARRAY(array)) {
-      PyErr_Format(PyExc_ValueError, "out: array %zu must be C-contiguous, writable, aligned and of native byte order", i);
-    } else if (PyArray_NDIM(array) < 1 || (size_t)PyArray_DIM(array, 0) != batch_size) {
-      PyErr_Format(PyExc_ValueError, "out: array %zu must have batch_size = %zu rows along dimension 0", i, batch_size);
-    } else {
-      continue;
-    }
-    return NULL;
+  PyObject *leaf = out->arrays[i];
+  PyArrayObject *array = (PyArrayObject *)leaf;
+  bool is_array = PyArray_Check(leaf), is_plain = is_array && PyArray_ISCARRAY(array);
+  if (is_plain && PyArray_NDIM(array) >= 1 && (size_t)PyArray_DIM(array, 0) == batch_size) return 0;
+  PyObject *where = batch_out_place(out, i);
+  if (where == NULL) return -1;
+  if (!is_array) {
+    PyErr_Format(PyExc_TypeError, "%U is a %S, not an array", where, (PyObject *)Py_TYPE(leaf));
+  } else if (!is_plain) {
+    PyErr_Format(PyExc_ValueError, "%U must be C-contiguous, writable, aligned and of native byte order", where);
+  } else {
+    PyErr_Format(PyExc_ValueError, "%U must have batch_size = %zu rows along dimension 0", where, batch_size);
   }
-  *count = n;
-  return leaves;
+  Py_DECREF(where);
+  return -1;
+}
+
+/* The arrays of `out`, with everything checked that can be before something is drawn. 0; -1 with an exception. */
+static int parse_out(client_object *self, scratch *s, PyObject *given, size_t batch_size, batch_out *out)
+{
+  structure_object *structure = structure_new(self->state, given);
+  if (scratch_hold(s, (PyObject *)structure) < 0) return -1;
+  size_t n = structure->num_leaves;
+  *out = (batch_out){.structure = structure, .arrays = scratch_alloc(s, n, sizeof *out->arrays)};
+  int found = out->arrays == NULL ? -1 : tree_flatten(self->state, structure->root, given, out->arrays);
+  if (found == 0) PyErr_SetString(PyExc_RuntimeError, "out changed while it was flattened");
+  if (found <= 0 || scratch_hold_all(s, out->arrays, n) < 0) return -1;
+  for (size_t i = 0; i < n; i++) {
+    if (check_out(out, i, batch_size) < 0) return -1;
+  }
+  return 0;
 }
 
 static int parse_unequal(PyObject *given, rv_unequal *out)
@@ -472,11 +480,13 @@ PyObject *client_sample_batch(PyObject *object, PyObject *const *args, Py_ssize_
   }
   scratch s;
   scratch_init(&s);
-  PyObject *out = NULL;
+  batch_out arrays;
   if (has_out && PyCallable_Check(given[3])) call.maker = given[3];
-  if (!has_out || call.maker != NULL || (call.out = parse_out(self, &s, given[3], call.batch_size, &call.num_out)) != NULL) {
-    out = sample_under_present_names(self, &s, &call, given[0]);
-  }
+  bool into_arrays = has_out && call.maker == NULL;
+  if (into_arrays) call.out = &arrays;
+  PyObject *out = into_arrays && parse_out(self, &s, given[3], call.batch_size, &arrays) < 0
+                      ? NULL
+                      : sample_under_present_names(self, &s, &call, given[0]);
   scratch_fini(&s);
   return out;
 }

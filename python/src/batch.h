@@ -25,6 +25,15 @@ batch_object *batch_new(core_state *state, pool *buffers, size_t n, bool lengths
 /* The module's replay_batch(data, table_size, keys, probabilities, priorities, times_sampled, lengths): a batch of copies, for pickle. */
 PyObject *replay_batch_make(PyObject *module, PyObject *args);
 
+/* The arrays that the caller gave for the columns, and the nest that they came in. All borrowed. */
+typedef struct batch_out {
+  const structure_object *structure;
+  PyObject **arrays; /* as many as the structure has leaves */
+} batch_out;
+
+/* Where in the caller's `out` the array of that column is, for a sentence: "out['obs']". NULL with an exception. */
+PyObject *batch_out_place(const batch_out *out, size_t column);
+
 /* Arrays for n items of these columns: the caller's where `given` is set, those that `maker` makes where that is, else fresh ones. */
 typedef struct gathering {
   client_object *client;
@@ -33,13 +42,12 @@ typedef struct gathering {
   PyObject **arrays; /* new references; NULL: not made */
   void **outs;       /* where the library writes; NULL for strings */
   size_t *sizes, bytes;
-  PyObject **given; /* borrowed; NULL: none */
-  PyObject *maker;  /* borrowed; called with shape and dtype it makes an array; NULL: none */
+  const batch_out *given; /* borrowed; NULL: none */
+  PyObject *maker;        /* borrowed; called with shape and dtype it makes an array; NULL: none */
 } gathering;
 
 /* Memory for so many columns, in the scratch. -1 with an exception. */
-int gathering_init(gathering *g, client_object *client, scratch *s, size_t n, size_t num_columns, PyObject **given,
-                   size_t num_given);
+int gathering_init(gathering *g, client_object *client, scratch *s, size_t n, size_t num_columns, const batch_out *given);
 /* Makes the arrays, or checks the caller's; `columns` are set, and what their shapes lie in is held: a maker may do anything. On -1 with an
  * exception some may be made. */
 int gathering_make(gathering *g);

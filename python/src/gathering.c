@@ -1,13 +1,18 @@
 /* The arrays that a batch's columns are gathered into. */
 #include "batch.h"
 #include "convert.h"
+#include "place.h"
 
-int gathering_init(gathering *g, client_object *client, scratch *s, size_t n, size_t num_columns, PyObject **given,
-                   size_t num_given)
+PyObject *batch_out_place(const batch_out *out, size_t column)
+{
+  return place_of_leaf(out->structure->root, "out", column);
+}
+
+int gathering_init(gathering *g, client_object *client, scratch *s, size_t n, size_t num_columns, const batch_out *given)
 {
   *g = (gathering){.client = client, .n = n, .num_columns = num_columns, .given = given};
-  if (given != NULL && num_given != num_columns) {
-    PyErr_Format(PyExc_ValueError, "out has %zu arrays, the items have %zu columns", num_given, num_columns);
+  if (given != NULL && given->structure->num_leaves != num_columns) {
+    PyErr_Format(PyExc_ValueError, "out has %zu arrays, the items have %zu columns", given->structure->num_leaves, num_columns);
     return -1;
   }
   g->columns = scratch_alloc(s, num_columns, sizeof *g->columns);
@@ -32,6 +37,16 @@ static uint32_t batch_shape(const gathering *g, size_t i, int64_t *shape)
   return rank;
 }
 
+static PyObject *shape_tuple(const int64_t *shape, uint32_t rank)
+{
+  PyObject *sizes = PyTuple_New((Py_ssize_t)rank);
+  for (uint32_t d = 0; sizes != NULL && d < rank; d++) {
+    PyObject *size = PyLong_FromLongLong(shape[d]);
+    if (size == NULL || PyTuple_SetItem(sizes, (Py_ssize_t)d, size) < 0) Py_CLEAR(sizes);
+  }
+  return sizes;
+}
+
 static PyObject *fresh_array(gathering *g, size_t i)
 {
   int64_t shape[RV_MAX_RANK + 4];
@@ -48,11 +63,7 @@ static PyObject *made_array(gathering *g, size_t i)
   uint32_t rank = batch_shape(g, i, shape);
   core_state *state = g->client->state;
   rv_dtype dtype = g->columns[i].dtype;
-  PyObject *sizes = PyTuple_New((Py_ssize_t)rank);
-  for (uint32_t d = 0; sizes != NULL && d < rank; d++) {
-    PyObject *size = PyLong_FromLongLong(shape[d]);
-    if (size == NULL || PyTuple_SetItem(sizes, (Py_ssize_t)d, size) < 0) Py_CLEAR(sizes);
-  }
+  PyObject *sizes = shape_tuple(shape, rank);
   PyObject *descr = (PyObject *)state->descr[dtype & (CORE_DTYPES - 1)];
   PyObject *made = sizes == NULL ? NULL : PyObject_CallFunctionObjArgs(g->maker, sizes, descr, NULL);
   Py_XDECREF(sizes);
@@ -70,36 +81,36 @@ static PyObject *made_array(gathering *g, size_t i)
   return NULL;
 }
 
+/* That the caller's array for this column does not fit; both references, which say what it has and should have, are taken. */
+static PyObject *refuse_array(const gathering *g, size_t i, const char *what, PyObject *owned_has, PyObject *owned_should)
+{
+  PyObject *where = owned_has == NULL || owned_should == NULL ? NULL : batch_out_place(g->given, i);
+  if (where != NULL)
+    PyErr_Format(PyExc_ValueError, "%U has %s %S, but should have %S, as column %zu of the items", where, what, owned_has,
+                 owned_should, i);
+  Py_XDECREF(where);
+  Py_XDECREF(owned_has);
+  Py_XDECREF(owned_should);
+  return NULL;
+}
+
 /* The caller's array, or, when fewer items were drawn, a view of its first rows. */
 static PyObject *given_array(gathering *g, size_t i)
 {
   int64_t shape[RV_MAX_RANK + 4];
   uint32_t rank = batch_shape(g, i, shape);
   core_state *state = g->client->state;
-  PyArrayObject *array = (PyArrayObject *)g->given[i];
+  PyArrayObject *array = (PyArrayObject *)g->given->arrays[i];
   rv_dtype dtype = g->columns[i].dtype;
   if (dtype_of_array(state, array) != dtype || (dtype == RV_STRING && PyArray_TYPE(array) != NPY_OBJECT)) {
-    PyErr_Format(PyExc_ValueError, "out: column %zu is %s, the array is %S", i, rv_dtype_name(dtype),
-                 (PyObject *)PyArray_DESCR(array));
-    return NULL;
+    const char *should = dtype == RV_STRING ? "object" : rv_dtype_name(dtype);
+    PyObject *has = (PyObject *)PyArray_DESCR(array);
+    Py_INCREF(has);
+    return refuse_array(g, i, "dtype", has, PyUnicode_FromString(should));
   }
   bool fits = PyArray_NDIM(array) == (int)rank && PyArray_DIM(array, 0) >= shape[0];
   for (uint32_t d = 1; fits && d < rank; d++) fits = PyArray_DIM(array, (int)d) == shape[d];
-  if (!fits) {
-    PyObject *expected = PyList_New(0);
-    for (uint32_t d = 0; expected != NULL && d < rank; d++) {
-      PyObject *size = PyLong_FromLongLong(shape[d]);
-      if (size == NULL || PyList_Append(expected, size) < 0) Py_CLEAR(expected);
-      Py_XDECREF(size);
-    }
-    PyObject *got = PyObject_GetAttrString((PyObject *)array, "shape");
-    if (expected != NULL && got != NULL) {
-      PyErr_Format(PyExc_ValueError, "out: column %zu has shape %S, the array has shape %S", i, expected, got);
-    }
-    Py_XDECREF(expected);
-    Py_XDECREF(got);
-    return NULL;
-  }
+  if (!fits) return refuse_array(g, i, "shape", PyObject_GetAttrString((PyObject *)array, "shape"), shape_tuple(shape, rank));
   if (PyArray_DIM(array, 0) == shape[0]) {
     Py_INCREF((PyObject *)array);
     return (PyObject *)array;

@@ -1,20 +1,46 @@
 #include "place.h"
 
+/* Where that child is, of a nest or a part of it that is at `above`, which is taken (NULL: an exception is set). */
+static PyObject *below(PyObject *owned_above, const tree *parent, size_t child)
+{
+  if (owned_above == NULL) return NULL;
+  PyObject *out;
+  if (parent->key == NULL) {
+    out = PyUnicode_FromFormat("%U[%zu]", owned_above, child);
+  } else if (parent->kind == TREE_NAMED || parent->kind == TREE_ATTRS) {
+    out = PyUnicode_FromFormat("%U.%S", owned_above, parent->key[child]);
+  } else {
+    out = PyUnicode_FromFormat("%U[%R]", owned_above, parent->key[child]);
+  }
+  Py_DECREF(owned_above);
+  return out;
+}
+
 PyObject *place_text(const place *at)
 {
   if (at == NULL) return PyUnicode_FromString("data");
-  PyObject *above = place_text(at->above);
-  if (above == NULL) return NULL;
-  const tree *parent = at->parent;
-  PyObject *out;
-  if (parent->key == NULL) {
-    out = PyUnicode_FromFormat("%U[%zu]", above, at->child);
-  } else if (parent->kind == TREE_NAMED || parent->kind == TREE_ATTRS) {
-    out = PyUnicode_FromFormat("%U.%S", above, parent->key[at->child]);
-  } else {
-    out = PyUnicode_FromFormat("%U[%R]", above, parent->key[at->child]);
+  return below(place_text(at->above), at->parent, at->child);
+}
+
+static bool has_leaf(const tree *node, size_t leaf)
+{
+  if (node->kind == TREE_LEAF) return node->leaf == leaf;
+  bool found = false;
+  for (size_t i = 0; i < node->n && !found; i++) found = has_leaf(node->child[i], leaf);
+  return found;
+}
+
+PyObject *place_of_leaf(const tree *root, const char *nest, size_t leaf)
+{
+  PyObject *out = PyUnicode_FromString(nest);
+  const tree *node = root;
+  while (out != NULL && node->kind != TREE_LEAF) {
+    size_t i = 0;
+    while (i < node->n && !has_leaf(node->child[i], leaf)) i++;
+    if (i == node->n) break;
+    out = below(out, node, i);
+    node = node->child[i];
   }
-  Py_DECREF(above);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import re
 
 import numpy as np
 import pytest
@@ -89,6 +90,30 @@ def test_out_is_checked(connect, out, error, words):
     client.add("t", np.zeros(3, np.float32))
     with pytest.raises(error, match=words):
         client.sample_batch("t", 4, out=out)
+
+
+@pytest.mark.parametrize(
+    ("at_fault", "words"),
+    [
+        (np.zeros((4, 2)), r"out['obs'][1] has dtype float64, but should have float32"),
+        (np.zeros((4, 3), np.float32), r"out['obs'][1] has shape (4, 3), but should have (4, 2)"),
+        (np.zeros((3, 2), np.float32), r"out['obs'][1] must have batch_size = 4 rows"),
+        (np.zeros((4, 4), np.float32)[:, ::2], r"out['obs'][1] must be C-contiguous"),
+        (0.0, r"out['obs'][1] is a <class 'float'>, not an array"),
+    ],
+)
+def test_an_array_of_out_that_does_not_fit_is_named_by_its_place(connect, at_fault, words):
+    client = connect()
+    client.add("t", {"name": "text", "obs": [np.int64(1), np.zeros(2, np.float32)]})
+    with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+        client.sample_batch("t", 4, out={"obs": [np.zeros(4, np.int64), at_fault], "name": np.empty(4, object)})
+
+
+def test_an_array_of_out_for_strings_says_which_dtype_holds_them(connect):
+    client = connect()
+    client.add("t", {"name": "text", "x": 1})
+    with pytest.raises(ValueError, match=re.escape("out['name'] has dtype <U4, but should have object")):
+        client.sample_batch("t", 2, out={"name": np.empty(2, "<U4"), "x": np.zeros(2, np.int64)})
 
 
 def test_out_must_be_writable_and_is_checked_before_anything_is_drawn(connect):
