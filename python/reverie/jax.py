@@ -208,7 +208,11 @@ def timesteps(
     prefetch: int = 2,
     timeout: float | None = None,
 ) -> BatchIterator[ReplaySample]:
-    """As `trajectories`, but the steps of each item one by one: columns [...]. `max_samples` counts items, `prefetch` steps."""
+    """As `trajectories`, but the steps of each item one by one: columns [...]. `max_samples` counts items, `prefetch` steps.
+
+    A column without a time dimension is one step, so a row of `Client.add` comes as it was added. An item whose columns are not all of as
+    many steps is a `ValueError`, and the iteration may go on behind it.
+    """
     stream = Stream(
         table,
         max_in_flight_samples_per_worker,

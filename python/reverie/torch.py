@@ -315,7 +315,11 @@ class TrajectoryDataset(_SampleDataset):
 
 
 class TimestepDataset(_SampleDataset):
-    """As `TrajectoryDataset`, but the steps of each item one by one: columns [...]. `max_samples` counts items."""
+    """As `TrajectoryDataset`, but the steps of each item one by one: columns [...]. `max_samples` counts items.
+
+    A column without a time dimension is one step, so a row of `Client.add` comes as it was added. An item whose columns are not all of as
+    many steps is a `ValueError`, with which the iteration ends.
+    """
 
     _emit_timesteps = True
 

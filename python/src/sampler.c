@@ -32,7 +32,7 @@ static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kw
   self->ahead.streams = streams;
   self->ahead.samples_per_stream = samples_per_stream;
   self->ahead.limiter_timeout_ms = limiter_timeout_ms;
-  self->endless_allowed = ahead != NULL;
+  self->of_dataset = ahead != NULL;
   self->emit_timesteps = emit_timesteps;
   self->unpack = unpack;
   self->copy = copy;
@@ -128,21 +128,77 @@ static PyObject *timestep(core_state *state, const sampler_object *self, PyObjec
   return replay_sample_object(state, info, into_structure(self->structure, data));
 }
 
-/* The rows of all columns, of which there must be equally many. */
-static int64_t num_timesteps(PyObject *columns)
+/* A view with a time dimension of one step in front. */
+static PyObject *one_step(PyArrayObject *column)
+{
+  npy_intp sizes[NPY_MAXDIMS] = {1};
+  int rank = PyArray_NDIM(column);
+  if (rank + 1 > NPY_MAXDIMS)
+    return PyErr_Format(PyExc_ValueError, "a column of %d dimensions has no room for that of time", rank);
+  for (int d = 0; d < rank; d++) sizes[d + 1] = PyArray_DIM(column, d);
+  PyArray_Dims shape = {.ptr = sizes, .len = rank + 1};
+  return PyArray_Newshape(column, &shape, NPY_CORDER);
+}
+
+/* For a dataset: columns without a time dimension get one of one step. -1 with an exception. */
+static int add_time(core_state *state, const rv_sample *sample, PyObject *columns)
+{
+  for (Py_ssize_t i = 0; i < PyList_Size(columns); i++) {
+    rv_sample_column column;
+    rv_error err;
+    if (rv_sample_get_column(sample, (size_t)i, &column, &err) != RV_OK) {
+      core_raise(state, &err);
+      return -1;
+    }
+    if (!column.squeezed) continue;
+    PyObject *step = one_step((PyArrayObject *)PyList_GetItem(columns, i));
+    if (step == NULL || PyList_SetItem(columns, i, step) < 0) return -1;
+  }
+  return 0;
+}
+
+/* "column 1", and what it is called, if that is known; NULL with an exception. */
+static PyObject *column_text(const sampler_object *self, Py_ssize_t i)
+{
+  const char *const *names = self->structure == NULL ? NULL : structure_names(self->structure);
+  if (self->structure != NULL && names == NULL) return NULL;
+  if (names == NULL || names[i][0] == '\0') return PyUnicode_FromFormat("column %zd", i);
+  return PyUnicode_FromFormat("column %zd \"%s\"", i, names[i]);
+}
+
+static void refuse_lengths(const sampler_object *self, int64_t first_rows, Py_ssize_t i, int64_t rows)
+{
+  PyObject *first = column_text(self, 0), *other = first == NULL ? NULL : column_text(self, i);
+  const char *remedy =
+      self->of_dataset ? "read it whole, with TrajectoryDataset (reverie.jax: trajectories)" : "use emit_timesteps=False";
+  if (other != NULL)
+    PyErr_Format(PyExc_ValueError, "Can't split the item into steps: %U has %lld rows, %U has %lld; %s", first,
+                 (long long)first_rows, other, (long long)rows, remedy);
+  Py_XDECREF(first);
+  Py_XDECREF(other);
+}
+
+static void refuse_scalar(const sampler_object *self, Py_ssize_t i)
+{
+  PyObject *column = column_text(self, i);
+  if (column != NULL)
+    PyErr_Format(PyExc_TypeError, "%U is a scalar and cannot be split into steps; use emit_timesteps=False", column);
+  Py_XDECREF(column);
+}
+
+/* The rows of all columns, of which there must be equally many; -1 with an exception. */
+static int64_t num_timesteps(const sampler_object *self, PyObject *columns)
 {
   int64_t rows = -1;
   for (Py_ssize_t i = 0; i < PyList_Size(columns); i++) {
     PyArrayObject *column = (PyArrayObject *)PyList_GetItem(columns, i);
     if (PyArray_NDIM(column) == 0) {
-      PyErr_Format(PyExc_TypeError, "column %zd is a scalar and cannot be split into steps; use emit_timesteps=False", i);
+      refuse_scalar(self, i);
       return -1;
     }
     int64_t length = PyArray_DIM(column, 0);
     if (rows >= 0 && length != rows) {
-      PyErr_Format(PyExc_ValueError,
-                   "Can't split the item into steps: column 0 has %lld rows, column %zd has %lld; use emit_timesteps=False",
-                   (long long)rows, i, (long long)length);
+      refuse_lengths(self, rows, i, length);
       return -1;
     }
     rows = length;
@@ -150,13 +206,14 @@ static int64_t num_timesteps(PyObject *columns)
   return rows < 0 ? 0 : rows;
 }
 
-static PyObject *into_timesteps(core_state *state, const sampler_object *self, PyObject *info, PyObject *columns)
+static PyObject *into_timesteps(const sampler_object *self, const rv_sample *sample, PyObject *info, PyObject *columns)
 {
-  int64_t rows = num_timesteps(columns);
+  if (self->of_dataset && add_time(self->state, sample, columns) < 0) return NULL;
+  int64_t rows = num_timesteps(self, columns);
   if (rows < 0) return NULL;
   PyObject *out = PyList_New(rows);
   for (int64_t row = 0; out != NULL && row < rows; row++) {
-    PyObject *step = timestep(state, self, info, columns, row);
+    PyObject *step = timestep(self->state, self, info, columns, row);
     if (step == NULL || PyList_SetItem(out, row, step) < 0) Py_CLEAR(out);
   }
   return out;
@@ -176,7 +233,7 @@ static PyObject *wrap(sampler_object *self, rv_sample *sample)
     return NULL;
   }
   if (!self->emit_timesteps) return replay_sample_object(state, info, into_structure(self->structure, columns));
-  PyObject *out = into_timesteps(state, self, info, columns);
+  PyObject *out = into_timesteps(self, sample, info, columns);
   Py_DECREF(info);
   Py_DECREF(columns);
   return out;
@@ -209,7 +266,7 @@ static bool is_named(const sampler_object *self)
 int sampler_open(sampler_object *self)
 {
   if (self->sampler != NULL) return 0;
-  bool endless = self->endless_allowed && self->max_samples == RV_UNLIMITED;
+  bool endless = self->of_dataset && self->max_samples == RV_UNLIMITED;
   if (self->max_samples < 1 && !endless) {
     PyErr_Format(PyExc_ValueError, "num_samples (max_samples) must be at least 1, got %lld", (long long)self->max_samples);
     return -1;

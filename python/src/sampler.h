@@ -22,7 +22,8 @@ typedef struct sampler_object {
     unsigned max_in_flight, streams;
     long long samples_per_stream, limiter_timeout_ms;
   } ahead;
-  bool emit_timesteps, unpack, copy, ended, endless_allowed;
+  bool emit_timesteps, unpack, copy, ended;
+  bool of_dataset; /* may be endless; a column without a time dimension is one step, as Reverb's dataset has it */
 } sampler_object;
 
 /* Makes the library's sampler, if that was not done. -1 with an exception. */

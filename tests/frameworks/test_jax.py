@@ -120,6 +120,25 @@ def test_timesteps_come_one_by_one_and_items_are_counted(of_three_steps):
     assert all(isinstance(step.data["x"], jax.Array) and step.data["x"].shape == () for step in steps)
 
 
+def test_a_row_that_was_added_is_one_step(source):
+    with reverie.jax.timesteps(source, "replay", 1) as steps:
+        for _, step in zip(range(5), steps, strict=False):
+            assert step.data["obs"].tolist() == [[float(step.data["action"])] * 2] * 3
+
+
+def test_an_item_without_steps_is_refused_with_the_call_that_reads_it_and_others_come(serve):
+    server = serve(sampler=reverie.selectors.Fifo(), max_times_sampled=1)
+    with reverie.Client(server).trajectory_writer(num_keep_alive_refs=3) as writer:
+        for i in range(3):
+            writer.append({"x": np.int64(i), "y": np.int64(i)})
+        writer.create_item("replay", 1.0, {"x": writer.history["x"][:], "y": writer.history["y"][-1]})
+        writer.create_item("replay", 1.0, {"x": writer.history["x"][-1:], "y": writer.history["y"][-1]})
+    with reverie.jax.timesteps(server, "replay", 1, max_samples=2) as steps:
+        with pytest.raises(ValueError, match=r"column 0 has 3 rows, column 1 has 1; read it whole, .*trajectories"):
+            next(steps)
+        assert [int(leaf) for leaf in next(steps).data] == [2, 2]
+
+
 STREAMS = {"trajectories": reverie.jax.trajectories, "timesteps": reverie.jax.timesteps}
 
 

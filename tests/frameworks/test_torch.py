@@ -150,6 +150,24 @@ def test_timesteps_come_one_by_one_and_items_are_counted(serve):
     ]
 
 
+def test_a_row_that_was_added_is_one_step(source):
+    for step in take(TimestepDataset(source, "replay", 1), 5):
+        assert step.data["obs"].shape == (3, 2)
+        assert torch.equal(step.data["obs"], torch.full((3, 2), float(step.data["action"])))
+        assert step.data["name"] == f"row {int(step.data['action'])}".encode()
+
+
+def test_an_item_without_steps_is_refused_with_the_class_that_reads_it(serve):
+    server = serve(sampler=reverie.selectors.Fifo(), max_times_sampled=1)
+    with reverie.Client(server).trajectory_writer(num_keep_alive_refs=3) as writer:
+        for i in range(3):
+            writer.append({"x": np.int64(i), "y": np.int64(i)})
+        writer.create_item("replay", 1.0, {"x": writer.history["x"][:], "y": writer.history["y"][-1]})
+    steps = iter(TimestepDataset(server, "replay", 1, max_samples=1))
+    with pytest.raises(ValueError, match=r"column 0 has 3 rows, column 1 has 1; read it whole, with TrajectoryDataset"):
+        next(steps)
+
+
 @pytest.mark.parametrize("dataset", [TrajectoryDataset, TimestepDataset])
 def test_a_loader_makes_batches_of_items_whose_keys_have_64_bits(serve, dataset):
     address = serve("127.0.0.1:0").address

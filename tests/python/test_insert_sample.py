@@ -141,6 +141,14 @@ def test_columns_of_unequal_length_cannot_be_split(connect):
     assert len(next(client.sample("t", emit_timesteps=False)).data) == 2
 
 
+def test_a_column_that_cannot_be_split_is_named_where_the_signature_has_names(serve):
+    signature = {"x": reverie.TensorSpec((None,), np.int64), "y": reverie.TensorSpec((None,), np.int64)}
+    _, client = serve(make_table(signature=signature))
+    client.add("t", {"x": np.arange(3), "y": np.arange(2)})
+    with pytest.raises(ValueError, match='column 0 "x" has 3 rows, column 1 "y" has 2; use emit_timesteps=False'):
+        next(client.sample("t", unpack_as_table_signature=True))
+
+
 def test_squeezed_scalars_cannot_be_split(connect):
     client = connect()
     client.add("t", 5)
