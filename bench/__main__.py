@@ -52,7 +52,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--operations",
         help="wire: insert,iterate,batch,both; latency: insert,sample,batch,lock; single: sample_batch,sample,update_priorities,"
-        "insert,add,writer,server_info and sample_batch_ahead; local: see bench/local/cases.py; checkpoint: waits,memory,speed,journal",
+        "insert,add,writer,server_info and sample_batch_ahead; local: add,add_batch,sample,prioritized_sample,update_priorities (of "
+        "sequence and nstep add,sample; of next and framestack add_batch, too); checkpoint: waits,memory,speed,journal",
     )
     parser.add_argument(
         "--warm",
@@ -71,7 +72,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--against",
         type=pathlib.Path,
-        help="older results, a file or a folder: prints the ratio cell by cell; fails when one of ours got slower beyond the spread",
+        help="older results, a file or a folder: prints the ratio cell by cell; fails when one of ours got slower beyond the spread. "
+        "A time or rate of one turn tells no spread, and is not judged: --rounds 2 or more in both runs",
     )
     options = parser.parse_args(arguments)
     if options.output is None:
@@ -87,6 +89,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     try:
         names.check(options, known)
         options.named = {what: names.of_one(options, known[what], subjects.SUBJECTS[what].one) for what in options.subjects}
+        for what in options.subjects:
+            subjects.SUBJECTS[what].check(options.named[what])
         if options.against:
             options.older = against.load(options.against, options.subjects)
     except ValueError as error:

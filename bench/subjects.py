@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable
 
 from .cells import Results
-from .names import Known
+from .names import Known, WrongNameError
 
 Say = Callable[[str], None]
 
@@ -19,6 +19,8 @@ class Subject:
     names: Callable[[], Known]  # imports the benchmark
     stores: dict[str, str]  # peers, and the script in tools/dev that makes their virtual environment
     one: tuple[str, ...] = ()  # options of which it takes one name
+    # Raises WrongNameError where names that are known each by itself do not go together.
+    check: Callable[[argparse.Namespace], None] = lambda options: None
 
     def peers(self, wanted: list[str] | None) -> list[str]:
         """The scripts that must have run."""
@@ -154,6 +156,16 @@ def _local_names() -> Known:
     return {"stores": tuple(run.STORES), "cases": tuple(run.CASES), "operations": cases.OPERATIONS}
 
 
+def _local_check(options: argparse.Namespace) -> None:
+    from .local import cases
+
+    wanted = _split(options.operations)
+    for name in _split(options.cases) or ():
+        known = cases.operations(cases.CASES[name])
+        if wanted and not set(wanted) & set(known):
+            raise WrongNameError(f"--operations: of {name} there is no {' or '.join(wanted)}: it has {', '.join(known)}")
+
+
 def _growth(results: Results, options: argparse.Namespace, say: Say) -> None:
     from .growth import run
 
@@ -196,6 +208,7 @@ SUBJECTS = {
         _local,
         _local_names,
         {"dm-reverb": "peer.sh", "rlox": "peers.sh", "cpprb": "peers.sh", "sb3": "peers.sh", "flashbax": "peers.sh"},
+        check=_local_check,
     ),
     "growth": Subject(_growth, _growth_names, {}),
     "checkpoint": Subject(_checkpoint, _checkpoint_names, {"dm-reverb": "peer.sh"}, ("cases",)),

@@ -108,6 +108,7 @@ def _case(
                     results.cell(row(operation, store, language), "us", "lower").failure = str(error)
                 continue
             if lacking:
+                say(f"{case.name}: {store} cannot do it: {lacking}")
                 results.notes.append(f"{case.name}: {store}: {lacking}")
                 continue
             if version and store != "machine":

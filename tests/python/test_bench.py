@@ -297,6 +297,16 @@ def test_an_interrupted_run_keeps_what_was_measured_and_leaves_no_process(tmp_pa
     assert [pid for pid in children if is_there(pid)] == []
 
 
+def two_results(results, before, after, unit, better="lower"):
+    """An older and a newer run with one cell of ours."""
+    found = []
+    for values in (before, after):
+        made = results("local")
+        made.cells.append(Cell({"operation": "add", "store": "reverie"}, unit, better, values))
+        found.append(made)
+    return found
+
+
 @pytest.mark.parametrize(
     ("before", "after", "better", "slower"),
     [
@@ -305,20 +315,38 @@ def test_an_interrupted_run_keeps_what_was_measured_and_leaves_no_process(tmp_pa
         ([1.0, 1.1, 1.2], [2.0, 2.1, 2.2], "higher", False),
         ([1.0, 1.1, 1.2], [2.0, 2.1, 2.2], "lower", True),
         ([1.0, 5.0, 9.0], [10.0, 10.5, 11.0], "lower", False),
-        ([1.0], [1.2], "lower", False),
-        ([1.0], [1.5], "lower", True),
+        ([1.0, 1.0], [1.01, 1.01], "lower", False),
+        ([1.0, 1.0], [1.5, 1.5], "lower", True),
     ],
 )
 def test_slower_is_what_lies_beyond_the_spread(results, before, after, better, slower):
-    row = {"operation": "add", "store": "reverie"}
-    found = []
-    for values in (before, after):
-        made = results("local")
-        made.cells.append(Cell(row, "us", better, values))
-        found.append(made)
-    text, cells = against.compare(*found)
+    text, cells = against.compare(*two_results(results, before, after, "us", better))
     assert bool(cells) == slower
     assert ("slower |" in text) == slower
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unit", "slower"),
+    [
+        ([100.0], [120.0], "bytes an item", False),
+        ([100.0], [150.0], "bytes an item", True),
+        ([3.0], [3.5], "% more memory", False),
+        ([3.0], [4.5], "% more memory", True),
+    ],
+)
+def test_memory_is_judged_by_one_turn(results, before, after, unit, slower):
+    text, cells = against.compare(*two_results(results, before, after, unit))
+    assert bool(cells) == slower
+    assert ("slower |" in text) == slower
+    assert "one turn" not in text
+
+
+@pytest.mark.parametrize(("before", "after"), [([1.0], [1.2]), ([1.0], [9.0]), ([1.0, 1.1], [9.0]), ([1.0], [9.0, 9.1])])
+def test_a_time_of_one_turn_gets_no_verdict_and_fails_nothing(results, before, after):
+    text, cells = against.compare(*two_results(results, before, after, "us"))
+    assert cells == []
+    assert "one turn: no verdict |" in text
+    assert "1 cells had one turn in one of the runs, which tells no spread: --rounds 2 or more in both" in text
 
 
 def test_the_readmes_part_has_its_tables_and_the_commands_that_made_them(results):
@@ -356,6 +384,10 @@ def test_a_crowd_is_measured():
         ("local --stores reverei", "no 'reverei': local has reverie, dm-reverb"),
         ("growth --operations add", "--operations: growth has no such option"),
         ("all --cases 400B", "items has none of 400B; it has transition"),
+        (
+            "local --cases small,sequence --operations add_batch,update_priorities",
+            "of sequence there is no add_batch or update_priorities: it has add, sample",
+        ),
         ("wire --rounds 0", "--rounds must be more than 0"),
         ("wire --against {}", "has no results of wire"),
         ("wire --against {}/nothing.json", "nothing.json cannot be read"),
