@@ -92,6 +92,18 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def name(what: str, value: Any) -> str:
+    """The same of a table's or a server's name, for which Reverb takes UTF-8 as bytes, too."""
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            raise ValueError(
+                f"{what} must be a str, or bytes of UTF-8, got {value!r}; decode() it from the encoding that it has"
+            ) from None
+    return text(what, value)
+
+
 def as_text(value: str) -> str:
     """The same of what is only shown: "?" stands for each character that it cannot have."""
     return value.replace("\0", "?").encode("utf-8", "replace").decode()

@@ -86,9 +86,7 @@ class Stream:
         max_samples: int,
         timeout: float | None = None,
     ) -> None:
-        if not isinstance(table, str):
-            raise TypeError(f"table must be a str, got {table!r}")
-        self.table = table
+        self.table = _arguments.name("table", table)
         self.in_flight = _arguments.positive("max_in_flight_samples_per_worker", max_in_flight_samples_per_worker, 1_000_000)
         self.workers = _positive_or_default("num_workers_per_iterator", num_workers_per_iterator)
         self.per_stream = _positive_or_default("max_samples_per_stream", max_samples_per_stream)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from reverie import _core, _fitting
+from reverie import _arguments, _core, _fitting
 from reverie._feeding import Stream
 from reverie._graph import call, followed, have_elements, numbered, only_found, op, slices, tf_dtype, tuples
 from reverie._iteration import QuickDataset, QuickIteration
@@ -192,6 +192,7 @@ rate_limiter_timeout_ms, max_samples, timeout
         DeadlineExceededError
             The server did not answer in time.
         """
+        table = _arguments.name("table", table)
         seconds = timeout if get_signature_timeout_secs is None else get_signature_timeout_secs
         tables = Client(server_address).server_info(seconds)
         if table not in tables:
@@ -241,7 +242,7 @@ class _Sources:
 
     def _begin(self, server: bytes, table: bytes) -> list[Any]:
         cut = self._cut
-        client, stream = Client(server.decode()), Stream(table.decode(), *self._arguments)
+        client, stream = Client(server), Stream(_arguments.name("table", table), *self._arguments)
         self._check(client, stream)
         sampler = stream.sampler(client, unpack=False)
         source = _core.TensorSource(sampler, self._specs, self._timesteps, cut.batch, cut.drop_remainder, cut.alone)

@@ -90,7 +90,7 @@ class Client(_core.Client):
     ) -> None:
         server: Server | None = None
         if isinstance(server_address, bytes):
-            server_address = server_address.decode()
+            server_address = _arguments.name("server_address", server_address)
         if isinstance(server_address, Server):
             server = self._server = server_address  # a server that nobody holds stops
             self._address = f"{_inproc.PREFIX}{server._name}" if server._name is not None else ""

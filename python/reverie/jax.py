@@ -106,8 +106,7 @@ def batches(
     unequal : {"error", "pad"}
         Items of different lengths: an error before anything is drawn, or zeros up to the longest of the batch.
     """
-    if not isinstance(table, str):
-        raise TypeError(f"table must be a str, got {table!r}")
+    table = _arguments.name("table", table)
     client = Source(server).client()
     size = _arguments.positive("batch_size", batch_size)
     seconds = _arguments.timeout(timeout)

@@ -148,7 +148,7 @@ def create_config(
     TypeError
         A leaf that is no indexed reference, a condition that was not compared with anything, a nest that cannot be written down.
     """
-    _arguments.text("table", table)
+    table = _arguments.name("table", table)
     structure = nest.Structure(pattern)
     config = Config(table=table)
     for path, leaf in zip(structure.paths(), structure.flatten(pattern), strict=True):

@@ -76,7 +76,8 @@ class Table:
         *,
         max_bytes: int = 0,
     ) -> None:
-        if not _arguments.text("a table's name", name):
+        name = _arguments.name("a table's name", name)
+        if not name:
             raise ValueError("a table's name must be nonempty")
         for role, selector in (("sampler", sampler), ("remover", remover)):
             if not isinstance(selector, selectors.Selector):

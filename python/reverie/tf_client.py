@@ -181,4 +181,4 @@ class TFClient:
 
 
 def _text(table: Any) -> str:
-    return table.decode() if isinstance(table, bytes) else str(table)
+    return _arguments.name("table", table if isinstance(table, bytes) else str(table))

@@ -222,8 +222,7 @@ class BatchDataset(IterableDataset[TensorBatch]):
         unequal: str = "error",
         pin_memory: bool = False,
     ) -> None:
-        if not isinstance(table, str):
-            raise TypeError(f"table must be a str, got {table!r}")
+        table = _arguments.name("table", table)
         if pin_memory and not torch.cuda.is_available():
             raise RuntimeError(
                 "pin_memory needs a CUDA device, and PyTorch finds none; leave it out where batches stay on the host"

@@ -67,14 +67,34 @@ int core_timeout(PyObject *seconds, int64_t otherwise, int64_t *out)
   return 0;
 }
 
+/* NULL with ValueError if it is not in UTF-8. */
+static PyObject *decode(PyObject *bytes, const char *what)
+{
+  PyObject *text = PyUnicode_DecodeUTF8(PyBytes_AsString(bytes), PyBytes_Size(bytes), NULL);
+  if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeError)) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "%s must be a str, or bytes of UTF-8, got %R; decode() it from the encoding that it has", what,
+                 bytes);
+  }
+  return text;
+}
+
 const char *core_text(PyObject *text, const char *what)
 {
-  if (!PyUnicode_Check(text)) {
+  Py_ssize_t size;
+  const char *utf8;
+  if (PyBytes_Check(text)) {
+    PyObject *decoded = decode(text, what);
+    if (decoded == NULL) return NULL;
+    Py_DECREF(decoded);
+    utf8 = PyBytes_AsString(text);
+    size = PyBytes_Size(text);
+  } else if (PyUnicode_Check(text)) {
+    utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+  } else {
     PyErr_Format(PyExc_TypeError, "%s must be a str, got %R", what, text);
     return NULL;
   }
-  Py_ssize_t size;
-  const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
   if (utf8 == NULL && PyErr_ExceptionMatches(PyExc_UnicodeError)) {
     PyErr_Clear();
     PyErr_Format(PyExc_ValueError, "%s must be text that UTF-8 can encode, got %R", what, text);
@@ -84,6 +104,14 @@ const char *core_text(PyObject *text, const char *what)
     return NULL;
   }
   return utf8;
+}
+
+PyObject *core_str(PyObject *text, const char *what)
+{
+  if (core_text(text, what) == NULL) return NULL;
+  if (PyBytes_Check(text)) return decode(text, what);
+  Py_INCREF(text);
+  return text;
 }
 
 int core_size(PyObject *value, const char *what, size_t least, size_t *out)

@@ -102,8 +102,11 @@ int core_parse(const core_signature *signature, PyObject *const *args, Py_ssize_
 
 /* Seconds (None: for ever; NULL: `otherwise`) as milliseconds, rounded up. -1 with an exception set. */
 int core_timeout(PyObject *seconds, int64_t otherwise, int64_t *out);
-/* A str's UTF-8; NULL with TypeError that names `what`. Valid while the object lives. */
+/* The UTF-8 of a str, or of bytes, which Reverb's callers give for names; NULL with TypeError that names `what`, or ValueError for what is
+ * no text of ours. Valid while the object lives. */
 const char *core_text(PyObject *text, const char *what);
+/* The same text as a str: a new reference, or NULL with an exception. */
+PyObject *core_str(PyObject *text, const char *what);
 /* A positive or zero int that fits size_t; -1 with an exception. */
 int core_size(PyObject *value, const char *what, size_t least, size_t *out);
 /* What float() takes, but no complex number, and arrays of one element. -1 with an exception. */

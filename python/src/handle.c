@@ -209,7 +209,7 @@ static handle_object *replace_handle(client_object *self, PyObject *table, handl
   return NULL;
 }
 
-handle_object *client_handle(client_object *self, PyObject *table, core_time *time, rv_cancel *cancel)
+static handle_object *handle_of(client_object *self, PyObject *table, core_time *time, rv_cancel *cancel)
 {
   handle_object *handle = self->last;
   if (handle == NULL || handle->name != table) {
@@ -230,6 +230,15 @@ handle_object *client_handle(client_object *self, PyObject *table, core_time *ti
     self->last = handle;
     Py_XDECREF(old);
   }
+  return handle;
+}
+
+handle_object *client_handle(client_object *self, PyObject *table, core_time *time, rv_cancel *cancel)
+{
+  if (!PyBytes_Check(table)) return handle_of(self, table, time, cancel);
+  PyObject *text = core_str(table, "table"); /* what is remembered of a table goes by its name as a str */
+  handle_object *handle = text == NULL ? NULL : handle_of(self, text, time, cancel);
+  Py_XDECREF(text);
   return handle;
 }
 
@@ -310,7 +319,7 @@ structure_object *client_structure(const handle_object *handle, size_t num_colum
   return rows;
 }
 
-int client_remember(client_object *self, PyObject *table, structure_object *structure)
+static int remember(client_object *self, PyObject *table, structure_object *structure)
 {
   handle_object *handle = (handle_object *)PyDict_GetItemWithError(self->handles, table);
   if (handle == NULL) return PyErr_Occurred() ? -1 : PyDict_SetItem(self->rows, table, (PyObject *)structure);
@@ -319,4 +328,12 @@ int client_remember(client_object *self, PyObject *table, structure_object *stru
   handle->rows = structure;
   Py_XDECREF(old);
   return 0;
+}
+
+int client_remember(client_object *self, PyObject *table, structure_object *structure)
+{
+  PyObject *text = core_str(table, "table");
+  int bad = text == NULL ? -1 : remember(self, text, structure);
+  Py_XDECREF(text);
+  return bad;
 }

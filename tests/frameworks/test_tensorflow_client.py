@@ -32,6 +32,24 @@ def test_what_is_inserted_is_sampled(steps):
     assert steps.server_address
 
 
+def test_a_name_may_be_bytes_of_utf8(steps):
+    dataset = reverie.TrajectoryDataset
+    put(steps, 2.0)
+    shapes = {"a": tf.TensorShape(None), "b": tf.TensorShape(None)}
+    (sample,) = dataset(steps.server_address, b"replay", DTYPES, shapes, 1, max_samples=1)
+    assert float(sample.info.priority) == 2
+    assert float(steps.sample(b"replay", DTYPES).info.priority) == 2
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"table must be a str, or bytes of UTF-8, got b'\\xff'"):
+        steps.sample(b"\xff", DTYPES)
+
+
+def test_a_signature_is_asked_for_by_bytes_too(address):
+    made = reverie.TrajectoryDataset.from_table_signature(address, b"replay", 1, max_samples=1)
+    assert set(next(iter(made)).data) == {"action", "name", "obs"}
+    with pytest.raises(TypeError, match="table must be a str, got 3"):
+        reverie.TrajectoryDataset.from_table_signature(address, 3, 1)
+
+
 def test_columns_are_converted_as_tensorflow_converts_and_each_table_named_gets_an_item(steps):
     steps.insert([1.0, 2, "text"], tf.constant(["replay", "replay"]), tf.constant([1.0, 2.0], tf.float64))
     sample = steps.sample(tf.constant("replay"), [tf.float32, tf.int32, tf.string])

@@ -55,6 +55,7 @@ CALLS = [
     ("result = table().can_sample(1), table().can_insert(5), reverb.Table.queue('a', 3).can_insert(4)", None, None),
     ("table(name='')", "nonempty", None),
     ("table(name=3)", None, None),
+    ("result = table(name=b'named').info.name", None, None),
     ("reverb.Table('x', FIFO, FIFO(), 5, MinSize(1))", None, None),
     ("reverb.Table('x', FIFO(), reverb.selectors.MinHeap, 5, MinSize(1))", None, None),
     ("table(max_size=0)", "positive integer", None),

@@ -17,6 +17,14 @@ CALLS = [
      "s = next(client.sample('q', emit_timesteps=False)); result = [e.shape for e in s.data]",
      None, None),
     ("client.insert([1], {'q': 'a', 't': 1.0})", None, None),
+    ("client.insert([7], {b'q': 1.0}); result = next(client.sample(b'q'))[0].data[0].item()", None, None),
+    ("w = writer(4); w.create_item(b'q', 1.0, {'x': w.history['x'][-1]}); w.flush(); w = legacy(2); w.create_item(b'q', 1, 2.0); "
+     "w.flush(); result = [s.info.priority for s in client.sample(table=b'q', num_samples=2, emit_timesteps=False)]",
+     None, None),
+    ("client.insert([1], {'empty': 5.0}); k = next(client.sample('empty'))[0].info.key; "
+     "client.mutate_priorities(b'empty', updates={k: 7.0}); a = next(client.sample('empty'))[0].info.priority; "
+     "client.reset(b'empty'); result = a, client.server_info()['empty'].current_size",
+     None, None),
     ("result = client.insert([1], {'q': np.array([2.0])}), next(client.sample('q'))[0].info.priority", None, None),
     ("result = client.insert([1], {'q': -3.0}), next(client.sample('q'))[0].info.priority", None, None),
     ("result = client.insert([1], {'q': float('inf')}), next(client.sample('q'))[0].info.priority", None, None),

@@ -33,9 +33,9 @@ def steps(client):
 CALLS = {
     "insert, priorities": (lambda c, x: c.insert([1], x), ["t", 1.0, ["t"]], "priorities must be a dict"),
     "insert, a priority": (lambda c, x: c.insert([1], {"t": x}), ["1", None, [1, 2]], "priority for table 't' must be a number"),
-    "sample, table": (lambda c, x: next(c.sample(x)), [None, 1, b"t"], "table must be a str"),
+    "sample, table": (lambda c, x: next(c.sample(x)), [None, 1, ["t"], bytearray(b"t")], "table must be a str"),
     "sample, num_samples": (lambda c, x: c.sample("t", x), ["1", None, 1.0], "num_samples must be an integer"),
-    "sample_batch, table": (lambda c, x: c.sample_batch(x, 1), [None, 1, b"t"], "table must be a str"),
+    "sample_batch, table": (lambda c, x: c.sample_batch(x, 1), [None, 1, ["t"], bytearray(b"t")], "table must be a str"),
     "sample_batch, batch_size": (lambda c, x: c.sample_batch("t", x), ["1", None, 1.0], "batch_size must be an integer"),
     "sample_batch, timeout": (lambda c, x: c.sample_batch("t", 1, timeout=x), ["1", [1]], "timeout must be a number"),
     "add, priority": (lambda c, x: c.add("t", [1], x), ["1", None, [1, 2]], "priority must be a number"),

@@ -394,7 +394,7 @@ def test_an_unknown_table_is_not_found_everywhere(connect):
             call()
 
 
-@pytest.mark.parametrize("name", [3, None, b"t", "nul\0"])
+@pytest.mark.parametrize("name", [3, None, bytearray(b"t"), "nul\0", b"nul\0", b"\xff"])
 def test_table_names_are_strings(connect, name):
     client = connect()
     for call in (lambda: client.add(name, 1), lambda: client.sample_batch(name, 1), lambda: client.reset(name)):
