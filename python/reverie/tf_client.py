@@ -10,6 +10,7 @@ import tensorflow as tf
 from reverie import _arguments
 from reverie._graph import call, operation, tf_dtype
 from reverie._tensorflow import first_step
+from reverie._unmade import set_by_init
 from reverie.client import Client
 from reverie.errors import InvalidArgumentError, NotFoundError
 from reverie.samples import ReplaySample, SampleInfo
@@ -38,6 +39,11 @@ class TFClient:
     program handles SIGINT without an exception it is `tf.errors.CancelledError`. Closing a session does not end a call that waits in it,
     since TensorFlow does not tell operations of Python's: its timeout does.
     """
+
+    _server_address: str = set_by_init()
+    _shared_name: str | None = set_by_init()
+    _name: str = set_by_init()
+    _client: Client = set_by_init()
 
     def __init__(self, server_address: str, shared_name: str | None = None, name: str = "reverb") -> None:
         self._server_address = server_address

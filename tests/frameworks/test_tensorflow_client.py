@@ -50,6 +50,27 @@ def test_a_signature_is_asked_for_by_bytes_too(address):
         reverie.TrajectoryDataset.from_table_signature(address, 3, 1)
 
 
+def test_a_subclass_that_was_not_initialised_names_what_is_missing():
+    bare = type("Bare", (TFClient,), {"__init__": lambda self: None})()
+    for call in (
+        lambda: bare.server_address,
+        lambda: bare.sample("replay", DTYPES),
+        lambda: put(bare),
+        lambda: bare.update_priorities("replay", [1], [1.0]),
+    ):
+        with pytest.raises(AttributeError, match=r"Bare was not initialised.*super\(\).__init__\("):
+            call()
+
+
+def test_a_subclass_may_override_what_is_called(steps):
+    class Doubling(TFClient):
+        def insert(self, data, tables, priorities, name=None, **options):
+            return super().insert(data, tables, 2 * priorities, name, **options)
+
+    put(Doubling(steps.server_address), 3.0)
+    assert float(steps.sample("replay", DTYPES).info.priority) == 6
+
+
 def test_columns_are_converted_as_tensorflow_converts_and_each_table_named_gets_an_item(steps):
     steps.insert([1.0, 2, "text"], tf.constant(["replay", "replay"]), tf.constant([1.0, 2.0], tf.float64))
     sample = steps.sample(tf.constant("replay"), [tf.float32, tf.int32, tf.string])
