@@ -85,6 +85,7 @@ bool rv_slab_put_ahead(rv_slab *slab, void *owned_block)
 {
   if (owned_block == NULL || slab->ahead != NULL || !wants_group(slab)) return false;
   slab->ahead = owned_block;
+  rv_slab_promise_ahead(slab); /* the slab may have grown meanwhile, and wanted another */
   return true;
 }
 
