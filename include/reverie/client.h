@@ -58,7 +58,7 @@ typedef struct rv_client_config {
   size_t size;              /* sizeof(rv_client_config) */
   const char *address;      /* "host:port", "[::1]:port", "unix:/path"; NULL with `store` */
   rv_store *store;          /* in process; a reference is taken; NULL with `address` */
-  size_t max_message_bytes; /* received; 0: 256 MiB */
+  size_t max_message_bytes; /* received; 0: 256 MiB; else at least 16 KiB */
   const rv_env *env;        /* copied; NULL: the default */
   uint32_t gather_threads; /* with `address`: threads that write a large batch into its arrays, the caller included; 0: as many as
                                cores, at most 4; 1: nobody helps, the I/O thread neither. With `store` it is the store's */
@@ -74,7 +74,7 @@ typedef struct rv_client_config {
   bool no_shared_memory;
 } rv_client_config;
 
-/* Connects to nothing yet. RV_INVALID_ARGUMENT for an address that cannot be parsed. */
+/* Connects to nothing yet. RV_INVALID_ARGUMENT for an address that cannot be parsed, and a max_message_bytes that is too small. */
 RV_API rv_code rv_client_new(const rv_client_config *config, rv_client **out, rv_error *err);
 /* Writers, samplers and batches made by the client must be freed first. */
 RV_API void rv_client_free(rv_client *client);

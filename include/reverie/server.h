@@ -21,7 +21,7 @@ typedef struct rv_server_config {
   const char *const *addresses;      /* "host:port", "[::]:port", "unix:/path"; port 0: any free one */
   size_t num_addresses;              /* >= 1 */
   unsigned io_threads;               /* 0: one for two cores, at most 8 */
-  size_t max_message_bytes;          /* 0: 256 MiB; a longer one ends its stream with RV_RESOURCE_EXHAUSTED */
+  size_t max_message_bytes;          /* 0: 256 MiB; least: 16 KiB; a longer one ends its stream: RV_RESOURCE_EXHAUSTED */
   size_t max_connections;            /* 0: 10,000 */
   size_t max_streams_per_connection; /* 0: 10,000 */
   size_t max_writer_sessions;        /* exactly-once sessions remembered; 0: 100,000 */

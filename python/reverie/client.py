@@ -53,7 +53,7 @@ class Client(_core.Client):
         ``"host:port"``, ``"unix:/path"``, ``"inproc://name"`` for a server of this process, or that server itself, which the
         client then holds: it is not stopped because nobody else does. Nothing is connected before the first call.
     max_message_bytes : int
-        The longest message to receive; 0: 256 MiB.
+        The longest message to receive, at least 16,384; 0: 256 MiB.
     tls : TLS, optional
         For a server that has TLS. None: as the environment says (``REVERIE_TLS_AUTHORITY``, ``REVERIE_TLS_CERTIFICATE``,
         ``REVERIE_TLS_KEY``), else none.

@@ -57,7 +57,7 @@ class Server:
     io_threads : int
         0: one for two cores, at most 8.
     max_message_bytes : int
-        0: 256 MiB. A longer message ends its stream.
+        At least 16,384; 0: 256 MiB. A longer message ends its stream.
     max_connections : int
         0: 10,000.
     gather_threads : int

@@ -93,6 +93,8 @@ rv_code rv_client_new(const rv_client_config *config, rv_client **out, rv_error 
   if (code != RV_OK) return code;
   rv_client_config filled = {0};
   memcpy(&filled, config, config->size < sizeof filled ? config->size : sizeof filled);
+  code = rv_check_max_message(filled.max_message_bytes, err);
+  if (code != RV_OK) return code;
   rv_client *client = calloc(1, sizeof *client);
   if (client == NULL) return rv_fail_memory(err, sizeof *client);
   const rv_env *env = filled.env == NULL && filled.store != NULL ? rv_store_env(filled.store) : filled.env;

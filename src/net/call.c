@@ -9,6 +9,13 @@
 #include "base/env.h"
 #include "base/error.h"
 
+rv_code rv_check_max_message(size_t max_message_bytes, rv_error *err)
+{
+  if (max_message_bytes == 0 || max_message_bytes >= RV_LEAST_MAX_MESSAGE) return RV_OK;
+  return rv_fail(err, RV_INVALID_ARGUMENT, "max_message_bytes is %zu; give at least %zu, or 0 for the default of 256 MiB",
+                 max_message_bytes, RV_LEAST_MAX_MESSAGE);
+}
+
 /* Bytes of messages one connection may have us hold, over all its calls: several of the largest. */
 static size_t held_limit(const rv_session *session)
 {

@@ -14,6 +14,12 @@
 #include "base/spares.h"
 #include "net/tls.h"
 
+/* The least that max_message_bytes may be at either end. What a server says of its own accord fits: a confirmation, a refusal with its
+ * reason, an answer about a table whose signature is of an ordinary size. Whoever takes less would ask for the same answer for ever. */
+#define RV_LEAST_MAX_MESSAGE ((size_t)16 << 10)
+/* RV_INVALID_ARGUMENT: it is less than that, and not 0, the default. */
+rv_code rv_check_max_message(size_t max_message_bytes, rv_error *err);
+
 /* ---- loops ---- */
 
 typedef struct rv_loop rv_loop;

@@ -93,6 +93,7 @@ struct rv_insert_call {
   size_t num_keys, keys_capacity;
   rv_insert_failure *failures; /* each message's bytes are owned */
   size_t num_failures, failures_capacity;
+  size_t failures_sent; /* the first of them, whose messages are freed */
   bool answers_posted;
   rv_task answers_task;
 
@@ -163,7 +164,7 @@ void rv_insert_journal_cancel(rv_insert_call *call);
 
 static inline size_t rv_insert_answers_unsent(const rv_insert_call *call)
 {
-  return call->num_keys + call->num_failures;
+  return call->num_keys + call->num_failures - call->failures_sent;
 }
 
 #endif

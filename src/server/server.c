@@ -118,6 +118,8 @@ static rv_code check(const rv_server_config *config, rv_error *err)
     return rv_fail(err, RV_INVALID_ARGUMENT, "num_identities is %zu, but there are no identities", config->num_identities);
   if (config->addresses == NULL || config->num_addresses == 0)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a server needs at least one address, such as \"127.0.0.1:8000\"");
+  rv_code code = rv_check_max_message(config->max_message_bytes, err);
+  if (code != RV_OK) return code;
   if (config->io_threads > RV_SERVER_LOOPS_MAX)
     return rv_fail(err, RV_INVALID_ARGUMENT, "io_threads is %u; it must not exceed %d", config->io_threads, RV_SERVER_LOOPS_MAX);
   if (config->writer_session_ttl_ms < 0 || config->writer_session_ttl_ms > INT64_MAX / 1000000)

@@ -73,6 +73,34 @@ static void a_malformed_message_ends_its_call_and_no_other(void **state)
   stream_free(other);
 }
 
+/* No answer would fit, and whoever asks again gets the same. */
+static void a_bound_below_what_the_protocol_needs_is_refused_at_both_ends(void **state)
+{
+  (void)state;
+  rv_error err;
+  const char *address = "127.0.0.1:0";
+  for (size_t bound = 1; bound < RV_LEAST_MAX_MESSAGE; bound = bound * 128 - 1) {
+    char given[80];
+    snprintf(given, sizeof given, "max_message_bytes is %zu; give at least 16384", bound);
+    rv_server *server = NULL;
+    rv_server_config of_server = {
+        .size = sizeof of_server, .store = rig.store, .addresses = &address, .num_addresses = 1, .max_message_bytes = bound};
+    assert_int_equal(rv_server_new(&of_server, &server, &err), RV_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, given));
+    rv_client *client = NULL;
+    rv_client_config of_client = {.size = sizeof of_client, .address = rig.address, .max_message_bytes = bound};
+    assert_int_equal(rv_client_new(&of_client, &client, &err), RV_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, given));
+  }
+  rv_client *client = NULL;
+  rv_client_config least = {.size = sizeof least, .address = rig.address, .max_message_bytes = RV_LEAST_MAX_MESSAGE};
+  assert_int_equal(rv_client_new(&least, &client, &err), RV_OK);
+  rv_server_info *info;
+  assert_int_equal(rv_client_server_info(client, NULL, &info, &err), RV_OK);
+  rv_server_info_free(info);
+  rv_client_free(client);
+}
+
 static void a_message_over_the_bound_ends_its_call(void **state)
 {
   (void)state;
@@ -189,6 +217,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
       TEST(a_malformed_message_ends_its_call_and_no_other),
+      TEST(a_bound_below_what_the_protocol_needs_is_refused_at_both_ends),
       TEST(a_message_over_the_bound_ends_its_call),
       TEST(what_came_before_a_message_over_the_bound_is_confirmed),
       TEST(a_chunk_whose_tensor_lies_about_itself_is_refused),

@@ -76,6 +76,40 @@ static void more_items_than_answers_may_wait_are_all_confirmed(void **state)
   stream_free(call);
 }
 
+/* A client's bound may be as low as RV_LEAST_MAX_MESSAGE: what does not fit would be sent to it again for ever. */
+static void answers_come_in_messages_that_every_client_takes(void **state)
+{
+  (void)state;
+  enum { N = 2000, EVERY = 4 };
+  char unknown[400];
+  memset(unknown, 'x', sizeof unknown - 1);
+  unknown[sizeof unknown - 1] = '\0';
+  test_stream *call = stream_open(&peer, INSERT, as_reverie, 1);
+  rv_writer_buf body;
+  rv_writer_buf_init(&body);
+  put_chunk(&body, 1, 0, 1, 0);
+  for (uint64_t i = 0; i < N; i++)
+    put_item(&body, UINT64_MAX - i,
+             (item_options){.table = i % EVERY == 0 ? unknown : "t", .priority = 1, .chunk = 1, .sequence = i + 1});
+  stream_send(call, &body);
+  size_t keys = 0, failures = 0;
+  while (keys + failures < N) {
+    rv_buf *message = stream_next(call);
+    if (message == NULL) fail_msg("the call ended after %zu keys and %zu failures", keys, failures);
+    assert_true(message->size <= RV_LEAST_MAX_MESSAGE);
+    rv_insert_response response;
+    assert_int_equal(rv_insert_response_parse((rv_span){message->data, message->size}, &response, NULL), RV_OK);
+    keys += response.num_keys;
+    for (size_t i = 0; i < response.num_failures; i++)
+      assert_int_equal(response.failures[i].key, UINT64_MAX - EVERY * (failures + i));
+    failures += response.num_failures;
+    rv_insert_response_fini(&response);
+    rv_buf_unref(message);
+  }
+  assert_int_equal(failures, N / EVERY);
+  stream_free(call);
+}
+
 /* ---- errors, and which comes first ---- */
 
 typedef struct bad_request {
@@ -479,6 +513,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(each_item_is_confirmed_once),
       TEST(more_items_than_answers_may_wait_are_all_confirmed),
+      TEST(answers_come_in_messages_that_every_client_takes),
       TEST(a_bad_request_ends_the_stream_with_the_right_code),
       TEST(a_request_without_chunks_and_items_is_refused),
       TEST(a_closed_table_ends_the_stream_with_cancelled),

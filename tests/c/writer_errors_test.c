@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "net/net.h"
 #include "store/store.h"
 #include "store/table.h"
 #include "support/place.h"
@@ -682,20 +683,65 @@ static void an_item_for_an_unknown_table_with_a_long_name_costs_no_other(bool re
 }
 BOTH(an_item_for_an_unknown_table_with_a_long_name_costs_no_other)
 
+/* With a client that takes as little as one may. */
+static void use_small_client(test_place *place)
+{
+  rv_client_free(place->client);
+  rv_client_config small = {.size = sizeof small, .address = place->held.address, .max_message_bytes = RV_LEAST_MAX_MESSAGE};
+  OK(rv_client_new(&small, &place->client, error));
+}
+
+static void a_client_that_takes_little_hears_of_all_items_that_were_refused(void **state)
+{
+  (void)state;
+  enum { N = 300 };
+  char unknown[200];
+  memset(unknown, 'x', sizeof unknown - 1);
+  unknown[sizeof unknown - 1] = '\0';
+  test_place place;
+  open_tables(&place, true);
+  use_small_client(&place);
+  rv_writer *writer = place_writer(&place, (rv_writer_config){.no_validation = true});
+  append_number(writer, 7);
+  for (int made = 0; made < N;) { /* a call may return that one before it was refused */
+    rv_code code = item_of_rows(writer, unknown, 0, 1, 1, 1, NULL, NULL);
+    assert_true(code == RV_OK || code == RV_NOT_FOUND);
+    made += code == RV_OK;
+  }
+  OK(rv_writer_settle(writer, NULL, error));
+  rv_writer_status status = {.size = sizeof status};
+  rv_writer_get_status(writer, &status);
+  assert_int_equal(status.items_failed, N);
+  assert_int_equal(status.reconnects, 0);
+  FAILS(RV_NOT_FOUND, "was not inserted", rv_writer_flush(writer, 0, NULL, error));
+  assert_int_equal(rv_writer_discard_failed(writer), N);
+  OK(item_of_rows(writer, "plain", 0, 1, 1, 1, NULL, error));
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  rv_writer_free(writer);
+  place_close(&place);
+}
+
 /* It would wait for ever for an answer that never fits; the server checks what comes. */
 static void items_go_unchecked_where_what_the_server_says_of_its_tables_is_too_large(void **state)
 {
   (void)state;
+  enum { NAME = 2000, TABLES = 10 };
   test_place place;
-  open_tables(&place, true);
-  rv_client_free(place.client);
-  rv_client_config small = {.size = sizeof small, .address = place.held.address, .max_message_bytes = 256};
-  OK(rv_client_new(&small, &place.client, error));
+  rv_signature signature = {.specs = &number_spec, .num_specs = 1};
+  rv_table_config tables[1 + TABLES] = {place_queue_like("typed", 1000)};
+  tables[0].signature = &signature;
+  static char names[TABLES][NAME + 1];
+  for (int i = 0; i < TABLES; i++) {
+    memset(names[i], 'a' + i, NAME);
+    tables[1 + i] = place_queue_like(names[i], 1000);
+  }
+  place_open(&place, true, tables, 1 + TABLES);
+  use_small_client(&place);
   rv_writer *writer = place_writer(&place, (rv_writer_config){0});
   append_number(writer, 7);
   OK(item_of_rows(writer, "typed", 0, 1, 1, 1, NULL, error));
   OK(rv_writer_flush(writer, 0, NULL, error));
-  FAILS(RV_RESOURCE_EXHAUSTED, "larger than this client takes (256)", rv_writer_wait_ready(writer, NULL, error));
+  FAILS(RV_RESOURCE_EXHAUSTED, "larger than this client takes (16384)", rv_writer_wait_ready(writer, NULL, error));
   float real = 0.5F;
   OK(rv_writer_append(writer, (rv_cell[]){float_cell(1, &real)}, 1, false, error));
   rv_run run = {.column = 1, .count = 1, .first = 1, .stride = 1};
@@ -730,6 +776,7 @@ int main(void)
       BOTH_TESTS(a_fixed_chunk_length_keeps_items_until_the_chunk_is_full_or_a_flush),
       BOTH_TESTS(two_tables_are_served_though_one_is_blocked),
       BOTH_TESTS(an_item_for_an_unknown_table_with_a_long_name_costs_no_other),
+      cmocka_unit_test(a_client_that_takes_little_hears_of_all_items_that_were_refused),
       cmocka_unit_test(items_go_unchecked_where_what_the_server_says_of_its_tables_is_too_large),
       cmocka_unit_test(a_chunk_of_strings_whose_length_is_chosen_has_about_a_megabyte),
   };

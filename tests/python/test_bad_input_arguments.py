@@ -74,6 +74,17 @@ CALLS = {
         "max_message_bytes must be an integer",
     ),
 }
+
+
+@pytest.mark.parametrize("given", [1, 128, 16383])
+def test_a_bound_on_messages_in_which_no_answer_fits_is_a_value_error_that_names_it(given):
+    words = f"max_message_bytes is {given}; give at least 16384"
+    with pytest.raises(ValueError, match=words):
+        reverie.Client("127.0.0.1:1", max_message_bytes=given)
+    with pytest.raises(ValueError, match=words):
+        reverie.Server([reverie.Table.queue("t", 1)], port=None, max_message_bytes=given)
+
+
 WRONG = [(call, value, words) for call, values, words in CALLS.values() for value in values]
 NAMES = [f"{name}={value!r}" for name, (_, values, _) in CALLS.items() for value in values]
 

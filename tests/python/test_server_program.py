@@ -430,6 +430,17 @@ def test_a_size_whose_default_is_0_may_be_written_as_0_and_no_other(tmp_path):
     assert 'max_message_bytes: expected a size such as 65536, 64KiB, 256MiB or 1GiB, got "0"' in out.stderr
 
 
+def test_a_bound_on_messages_in_which_no_answer_fits_is_refused():
+    for given in ("1", "16383", "15KiB"):
+        out = server_program.run("--table", "name=t", "--set", f"max_message_bytes={given}", "--check")
+        assert out.returncode == 2
+        assert f'max_message_bytes: expected a size such as 65536, 64KiB, 256MiB or 1GiB, got "{given}"' in out.stderr
+        assert "at least 16384 bytes" in out.stderr
+    for given in ("16384", "16KiB", "1MiB"):
+        out = server_program.run("--port", "0", "--table", "name=t", "--set", f"max_message_bytes={given}", "--check")
+        assert (out.returncode, out.stderr) == (0, "")
+
+
 # ---- the limit of open files ----
 
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "net/address.h"
+#include "net/net.h"
 
 enum { DEFAULT_DRAIN_MS = 10000, DEFAULT_MAX_SIZE = 1000000, MAX_TIMES = 0x7fffffff };
 
@@ -53,7 +54,7 @@ static const struct field {
     {"threads", VALUE_INT, false, offsetof(settings, threads), 0, 256},
     {"drain_seconds", VALUE_SECONDS, false, offsetof(settings, drain_ms), 0, 0},
     {"log", VALUE_LEVEL, false, 0, 0, 0},
-    {"max_message_bytes", VALUE_BYTES, true, offsetof(settings, max_message_bytes), 1, 0},
+    {"max_message_bytes", VALUE_BYTES, true, offsetof(settings, max_message_bytes), RV_LEAST_MAX_MESSAGE, 0},
     {"max_connections", VALUE_INT, true, offsetof(settings, max_connections), 1, 10000000},
     {"max_connections_per_address", VALUE_INT, true, offsetof(settings, max_connections_per_address), 1, 10000000},
     {"max_streams_per_connection", VALUE_INT, true, offsetof(settings, max_streams_per_connection), 1, 10000000},

@@ -48,12 +48,14 @@ bool parse_bytes(const char *text, int64_t min, int64_t *out, rv_error *err)
   long long value = strtoll(text, &end, 10);
   while (*end == ' ') end++;
   for (size_t i = 0; end != text && errno == 0 && i < sizeof units / sizeof units[0]; i++)
-    if (strcmp(end, units[i].name) == 0 && value >= min && value <= INT64_MAX >> units[i].shift) {
+    if (strcmp(end, units[i].name) == 0 && value >= 0 && value <= INT64_MAX >> units[i].shift && value << units[i].shift >= min) {
       *out = value << units[i].shift;
       return true;
     }
-  rv_fail(err, RV_INVALID_ARGUMENT, "expected a size such as 65536, 64KiB, 256MiB or 1GiB%s, got \"%s\"",
-          min == 0 ? ", or 0 for no bound" : "", text);
+  char least[48] = "";
+  if (min > 1) snprintf(least, sizeof least, "; it is at least %" PRId64 " bytes", min);
+  rv_fail(err, RV_INVALID_ARGUMENT, "expected a size such as 65536, 64KiB, 256MiB or 1GiB%s, got \"%s\"%s",
+          min == 0 ? ", or 0 for no bound" : "", text, least);
   return false;
 }
 
