@@ -225,6 +225,16 @@ static rv_code walk_pairs(builder *b, pair *pairs, size_t count)
   return code;
 }
 
+/* For one behind `count`. */
+static rv_code add_room(builder *b, pair **pairs, size_t *capacity, size_t count)
+{
+  if (count == MAX_LEAVES) return rv_fail(b->err, RV_INVALID_ARGUMENT, "a signature's dict of more than %d keys", MAX_LEAVES);
+  pair *grown = grow(*pairs, capacity, count + 1, sizeof *grown);
+  if (grown == NULL) return rv_fail_memory(b->err, (count + 1) * sizeof *grown);
+  *pairs = grown;
+  return RV_OK;
+}
+
 static rv_code walk_dict(builder *b, rv_span message)
 {
   rv_reader reader;
@@ -235,12 +245,8 @@ static rv_code walk_dict(builder *b, rv_span message)
   rv_reader_init(&reader, message);
   while (code == RV_OK && rv_reader_next(&reader, &field)) {
     if (!rv_field_is(&field, 1, RV_WIRE_BYTES)) continue;
-    pair *grown = count < MAX_LEAVES ? grow(pairs, &capacity, count + 1, sizeof *pairs) : NULL;
-    if (grown == NULL) {
-      code = rv_fail(b->err, RV_INVALID_ARGUMENT, "a signature's dict of more than %zu keys", count);
-      break;
-    }
-    pairs = grown;
+    code = add_room(b, &pairs, &capacity, count);
+    if (code != RV_OK) break;
     pairs[count] = (pair){.order = count};
     code = parse_pair(b, field.bytes, &pairs[count++]);
   }

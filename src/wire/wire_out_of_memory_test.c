@@ -585,6 +585,37 @@ static rv_code a_signature(void *context)
   return code;
 }
 
+/* More keys than there is room for at first. */
+static rv_code a_signature_of_a_dict(void *context)
+{
+  enum { KEYS = 40 };
+  (void)context;
+  rv_writer_buf out;
+  rv_writer_buf_init(&out);
+  size_t dict = rv_put_open(&out, 53);
+  for (int i = 0; i < KEYS; i++) {
+    size_t entry = rv_put_open(&out, 1);
+    rv_put_string(&out, 1, (const char[]){(char)('0' + i), '\0'});
+    size_t value = rv_put_open(&out, 2), spec = rv_put_open(&out, 33);
+    rv_put_varint(&out, 3, RV_FLOAT32);
+    rv_put_close(&out, spec);
+    rv_put_close(&out, value);
+    rv_put_close(&out, entry);
+  }
+  rv_put_close(&out, dict);
+  rv_buf *buf;
+  rv_signature back;
+  rv_code code = flat_of(&out, &buf);
+  if (code != RV_OK) return code;
+  code = rv_signature_parse(span_of(buf), &back, NULL);
+  rv_buf_unref(buf);
+  if (code != RV_OK) return code;
+  assert_int_equal(back.num_specs, KEYS);
+  assert_string_equal(back.specs[KEYS - 1].name, "W");
+  rv_signature_fini(&back);
+  return RV_OK;
+}
+
 static rv_code a_page_of_items(void *context)
 {
   (void)context;
@@ -645,6 +676,7 @@ static void unary_messages_are_written_and_read_whole_or_not_at_all(void **state
   assert_true(with_each_failure(a_mutation, NULL) > 4);
   assert_true(with_each_failure(the_server_info, NULL) > 8);
   assert_true(with_each_failure(a_signature, NULL) > 4);
+  assert_true(with_each_failure(a_signature_of_a_dict, NULL) > 8);
   assert_true(with_each_failure(a_page_of_items, NULL) > 3);
   assert_true(with_each_failure(small_requests, NULL) > 6);
 }
