@@ -137,7 +137,7 @@ RV_API rv_code rv_client_set_bounds(rv_client *client, const char *table, const 
  * starts again begins with its configuration's. */
 RV_API rv_code rv_client_set_memory_limit(rv_client *client, size_t bytes, const rv_wait *wait, rv_error *err);
 /* Asks the server to write a checkpoint, and returns once it is on the disk; files of older ones may still be on their way out. *path is the
- * caller's to free(). RV_INVALID_ARGUMENT where it has no checkpointer. */
+ * caller's to free(); where the server's path is not UTF-8, a text for people: "?" stands for bytes that are none. RV_INVALID_ARGUMENT where it has no checkpointer. */
 RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wait *wait, rv_error *err);
 
 /* ---- what columns are called ---- */

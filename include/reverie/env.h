@@ -19,7 +19,7 @@ typedef struct rv_env {
   int64_t (*wall_ns)(void *context);                                /* nanoseconds since 1970-01-01 UTC */
   int64_t (*monotonic_ns)(void *context);                           /* nanoseconds, never going back */
   void (*entropy)(void *context, void *out, size_t n);              /* fills n bytes; seeds generators, keys and ids */
-  void (*log)(void *context, rv_log_level level, const char *line); /* one line, without the newline */
+  void (*log)(void *context, rv_log_level level, const char *line); /* one line, in UTF-8, without the newline */
   rv_log_level log_level;                                           /* lines below it are not formatted */
 } rv_env;
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -102,6 +103,21 @@ def name(what: str, value: Any) -> str:
                 f"{what} must be a str, or bytes of UTF-8, got {value!r}; decode() it from the encoding that it has"
             ) from None
     return text(what, value)
+
+
+def path(name: str, value: Any) -> str:
+    """A path as a str, from which os.fsencode makes the bytes that the file system has, whether or not they are text."""
+    try:
+        found = os.fsdecode(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a str or a path, got {value!r}") from None
+    if "\0" in found:
+        raise ValueError(f"{name} must not contain a NUL character, got {value!r}; take it out")
+    try:
+        os.fsencode(found)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} must be a path that a file can have, got {value!r}: {error.reason}") from None
+    return found
 
 
 def as_text(value: str) -> str:

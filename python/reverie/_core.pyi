@@ -58,7 +58,7 @@ class Store:
         checkpointer: Checkpointer | None = None,
         journal: tuple[bytes, int, int, int, bool] | None = None,
         memory_limit: int = 0,
-        spill: str | None = None,
+        spill: bytes | None = None,
         spill_bytes: int = 0,
     ) -> Store: ...
     def sync_journal(self, timeout: float | None = None, /) -> None: ...
@@ -84,7 +84,7 @@ class Server:
         checkpoint_every_ms: int = 0,
         checkpoint_every_inserts: int = 0,
         checkpoint_journal_bytes: int = 0,
-        tls: tuple[str | None, ...] | None = None,
+        tls: tuple[bytes | None, bytes | None, bytes | None, str | None, bytes | None] | None = None,
         identities: list[Any] | None = None,
         peer_timeout_ms: int = 0,
         max_connections_per_address: int = 0,
@@ -134,7 +134,7 @@ class Client:
         address: str | None = None,
         store: Store | None = None,
         max_message_bytes: int = 0,
-        tls: tuple[str | None, ...] | None = None,
+        tls: tuple[bytes | None, bytes | None, bytes | None, str | None, bytes | None] | None = None,
         token: str | None = None,
         peer_timeout_ms: int = 0,
         shared_memory: bool = True,

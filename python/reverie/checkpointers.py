@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import os
 import tempfile
-from typing import Any
 
 from reverie import _arguments, _core
 
@@ -62,10 +61,10 @@ class DefaultCheckpointer(CheckpointerBase):
         incremental: bool = False,
         required: bool = False,
     ) -> None:
-        self.path = _path("path", path)
+        self.path = _arguments.path("path", path)
         self.group = group
         self.fallback_checkpoint_path = (
-            None if fallback_checkpoint_path is None else _path("fallback_checkpoint_path", fallback_checkpoint_path)
+            None if fallback_checkpoint_path is None else _arguments.path("fallback_checkpoint_path", fallback_checkpoint_path)
         )
         _arguments.text("group", group)
         if not self.path:
@@ -145,17 +144,11 @@ def export(
         The timeout passed; nothing of it stays.
     """
     level = None if level is None else _arguments.not_negative("level", level, 9)
-    return _core.Checkpointer(_path("path", path), level=_raw_level(level)).export(_path("checkpoint", checkpoint), timeout)
+    return _core.Checkpointer(_arguments.path("path", path), level=_raw_level(level)).export(
+        _arguments.path("checkpoint", checkpoint), timeout
+    )
 
 
 def _raw_level(level: int | None) -> int:
     """As the library has it: 0 where it pays, -1 none."""
     return 0 if level is None else level or -1
-
-
-def _path(name: str, value: Any) -> str:
-    try:
-        path = os.fspath(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a str or a path, got {value!r}") from None
-    return os.fsdecode(path)

@@ -49,10 +49,7 @@ class Journal:
         checkpoint_bytes: int = 0,
         salvage: bool = False,
     ) -> None:
-        try:
-            self.path = os.fsdecode(os.fspath(path))
-        except TypeError:
-            raise TypeError(f"path must be a str or a path, got {path!r}") from None
+        self.path = _arguments.path("path", path)
         if not self.path:
             raise ValueError("path must name a directory; it is empty")
         if mode not in _MODES:

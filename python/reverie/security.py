@@ -41,11 +41,19 @@ class TLS:
     server_name: str | None = None
     revocation_list: str | os.PathLike[str] | None = None
 
-    def _raw(self) -> tuple[str | None, ...]:
+    def __post_init__(self) -> None:
+        self._raw()
+
+    def _raw(self) -> tuple[bytes | None, bytes | None, bytes | None, str | None, bytes | None]:
+        def file(name: str, path: Any) -> bytes | None:
+            return None if path is None else os.fsencode(_arguments.path(name, path))
+
         return (
-            *(None if path is None else os.fspath(path) for path in (self.certificate, self.key, self.authority)),
-            self.server_name,
-            None if self.revocation_list is None else os.fspath(self.revocation_list),
+            file("certificate", self.certificate),
+            file("key", self.key),
+            file("authority", self.authority),
+            None if self.server_name is None else _arguments.text("server_name", self.server_name),
+            file("revocation_list", self.revocation_list),
         )
 
 
@@ -86,7 +94,7 @@ class Identity:
         return self.name, self.token, self.certificate_name, grants
 
 
-def raw_tls(tls: Any) -> tuple[str | None, ...] | None:
+def raw_tls(tls: Any) -> tuple[bytes | None, bytes | None, bytes | None, str | None, bytes | None] | None:
     """What the core takes for a `TLS`, or None."""
     if tls is not None and not isinstance(tls, TLS):
         raise TypeError(f"tls must be a reverie.TLS, got {tls!r}")

@@ -156,6 +156,7 @@ class Server:
         if (address is not None) + (port is not None) + bool(in_process) > 1:
             raise ValueError("give one of port, address and in_process")
         threads = _arguments.not_negative("gather_threads", gather_threads, 64)
+        spill_path = None if spill is None else os.fsencode(_arguments.path("spill", spill))
         every = _every(checkpoint_every_seconds, checkpoint_every_inserts)
         if any(every) and checkpointer is None:
             raise ValueError("checkpoints by time or by inserts need a checkpointer, which says where they go")
@@ -183,7 +184,7 @@ class Server:
                 None if checkpointer is None else self._internal,
                 None if journal is None else journal._configuration(),
                 _arguments.not_negative("memory_limit", memory_limit),
-                None if spill is None else os.fsdecode(os.fspath(spill)),
+                spill_path,
                 _arguments.not_negative("spill_bytes", spill_bytes),
             )
             addresses = [] if in_process else _addresses(port, address)

@@ -114,6 +114,20 @@ PyObject *core_str(PyObject *text, const char *what)
   return text;
 }
 
+bool core_path(PyObject *bytes, const char *what, const char **out)
+{
+  *out = NULL;
+  if (bytes == Py_None) return true;
+  if (!PyBytes_Check(bytes)) {
+    PyErr_Format(PyExc_TypeError, "%s must be a path in bytes or None, got %R", what, bytes);
+    return false;
+  }
+  *out = PyBytes_AsString(bytes);
+  if (strlen(*out) == (size_t)PyBytes_Size(bytes)) return true;
+  PyErr_Format(PyExc_ValueError, "%s must not contain a NUL character, got %R", what, bytes);
+  return false;
+}
+
 int core_size(PyObject *value, const char *what, size_t least, size_t *out)
 {
   PyObject *index = PyNumber_Index(value);

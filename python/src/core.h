@@ -107,6 +107,9 @@ int core_timeout(PyObject *seconds, int64_t otherwise, int64_t *out);
 const char *core_text(PyObject *text, const char *what);
 /* The same text as a str: a new reference, or NULL with an exception. */
 PyObject *core_str(PyObject *text, const char *what);
+/* The bytes of a path, of which files may have any but NUL; NULL for None. false with an exception that names `what`. Valid while the object
+ * lives. */
+bool core_path(PyObject *bytes, const char *what, const char **out);
 /* A positive or zero int that fits size_t; -1 with an exception. */
 int core_size(PyObject *value, const char *what, size_t least, size_t *out);
 /* What float() takes, but no complex number, and arrays of one element. -1 with an exception. */

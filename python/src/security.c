@@ -2,9 +2,12 @@
 
 bool security_tls(PyObject *tuple, rv_tls_config *out)
 {
+  PyObject *certificate, *key, *authority, *revocation;
   *out = (rv_tls_config){.size = sizeof *out};
-  return PyArg_ParseTuple(tuple, "zzzzz:tls", &out->certificate_file, &out->key_file, &out->authority_file, &out->server_name,
-                          &out->revocation_file) != 0;
+  return PyArg_ParseTuple(tuple, "OOOzO:tls", &certificate, &key, &authority, &out->server_name, &revocation) != 0 &&
+         core_path(certificate, "certificate", &out->certificate_file) && core_path(key, "key", &out->key_file) &&
+         core_path(authority, "authority", &out->authority_file) &&
+         core_path(revocation, "revocation_list", &out->revocation_file);
 }
 
 static bool read_grants(scratch *s, PyObject *list, rv_identity *identity)

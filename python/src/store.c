@@ -135,16 +135,16 @@ static int begin_spill(store_object *self, const rv_spill_config *config)
 static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
   static char *names[] = {"tables", "gather_threads", "checkpointer", "journal", "memory_limit", "spill", "spill_bytes", NULL};
-  PyObject *list, *checkpointer = Py_None, *journal = Py_None;
+  PyObject *list, *checkpointer = Py_None, *journal = Py_None, *spill_path = Py_None;
   rv_journal_config journaled = {.size = sizeof journaled};
   unsigned int gather_threads = 0;
   Py_ssize_t memory_limit = 0, spill_bytes = 0;
   rv_spill_config spill = {.size = sizeof spill};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IOOnzn:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer,
-                                   &journal, &memory_limit, &spill.path, &spill_bytes) ||
-      parse_journal(journal, &journaled) < 0)
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IOOnOn:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer,
+                                   &journal, &memory_limit, &spill_path, &spill_bytes) ||
+      !core_path(spill_path, "spill", &spill.path) || parse_journal(journal, &journaled) < 0)
     return NULL;
   rv_env env;
   if (log_env(state, &env) < 0) return NULL;

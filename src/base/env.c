@@ -7,6 +7,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/utf8.h"
+
 static int64_t clock_ns(clockid_t clock)
 {
   struct timespec now;
@@ -102,5 +104,6 @@ void rv_log(const rv_env *env, rv_log_level level, const char *format, ...)
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
+  rv_utf8_repair(line); /* cut, or with a path in it, which may have any bytes */
   env->log(env->context, level, line);
 }

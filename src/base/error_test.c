@@ -6,10 +6,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/env.h"
 #include "base/utf8.h"
 
 #define E_ACUTE "\xC3\xA9"
@@ -36,6 +38,27 @@ static void what_is_no_text_is_shown_as_question_marks(void **state)
   rv_error err;
   rv_fail(&err, RV_NOT_FOUND, "%s", "a\x80\xFF" E_ACUTE "\xC0\xAFz");
   assert_string_equal(err.message, "a??" E_ACUTE "??z");
+}
+
+static void keep_line(void *context, rv_log_level level, const char *line)
+{
+  (void)level;
+  snprintf(context, 2048, "%s", line);
+}
+
+static void a_line_of_the_log_is_text_whatever_it_names(void **state)
+{
+  (void)state;
+  char line[2048], path[1100];
+  rv_env env;
+  rv_env_fill(&env, &(rv_env){.size = sizeof env, .context = line, .log = keep_line});
+  rv_log(&env, RV_LOG_WARNING, "cannot read \"%s\"", "/data/a\xFF\x80/b");
+  assert_string_equal(line, "cannot read \"/data/a?\?/b\"");
+  for (size_t i = 0; i + 2 < sizeof path; i += 2) memcpy(path + i, E_ACUTE, 3);
+  for (int before = 0; before < 2; before++) { /* wherever it is cut */
+    rv_log(&env, RV_LOG_WARNING, "%.*s%s", before, "a", path);
+    assert_true(strlen(line) > 1000 && rv_utf8_is_text(line, strlen(line)));
+  }
 }
 
 static bool is_text(const char *text)
@@ -91,6 +114,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_name_that_is_cut_within_a_character_ends_before_it),
       cmocka_unit_test(what_is_no_text_is_shown_as_question_marks),
+      cmocka_unit_test(a_line_of_the_log_is_text_whatever_it_names),
       cmocka_unit_test(whatever_three_bytes_are_named_the_sentence_is_text),
       cmocka_unit_test(a_sentence_that_is_too_long_ends_with_a_whole_character),
       cmocka_unit_test(a_prefix_goes_before_the_sentence),

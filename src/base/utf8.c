@@ -1,6 +1,5 @@
 #include "base/utf8.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 /* Unicode 15, table 3-7. */
@@ -17,6 +16,28 @@ size_t rv_utf8_character(const uint8_t *at, size_t left)
   for (size_t i = 2; i < length; i++)
     if ((at[i] & 0xC0) != 0x80) return 0;
   return length;
+}
+
+bool rv_utf8_is_text(const void *bytes, size_t size)
+{
+  const uint8_t *p = bytes;
+  size_t left = size;
+  while (left > 0) {
+    uint64_t word;
+    if (left >= sizeof word) {
+      memcpy(&word, p, sizeof word);
+      if ((word & UINT64_C(0x8080808080808080)) == 0) {
+        p += sizeof word;
+        left -= sizeof word;
+        continue;
+      }
+    }
+    size_t n = rv_utf8_character(p, left);
+    if (n == 0) return false;
+    p += n;
+    left -= n;
+  }
+  return true;
 }
 
 void rv_utf8_repair(char *text)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "client/add_remote.h"
 #include "client/batch.h"
 #include "client/batch_remote.h"
@@ -25,10 +26,17 @@ rv_code rv_client_fail_forked(const rv_client *client, rv_error *err)
                  (long)client->maker.process, (long)getpid());
 }
 
+rv_code rv_client_check_name(const char *table, rv_error *err)
+{
+  if (rv_utf8_is_text(table, strlen(table))) return RV_OK;
+  return rv_fail(err, RV_INVALID_ARGUMENT, "the table's name \"%.200s\" is not valid UTF-8; no table is called so", table);
+}
+
 rv_code rv_client_check_table(const rv_client *client, const char *table, rv_error *err)
 {
   if (table == NULL || table[0] == '\0') return rv_fail(err, RV_INVALID_ARGUMENT, "no table was named");
-  return rv_client_check(client, err);
+  rv_code code = rv_client_check_name(table, err);
+  return code == RV_OK ? rv_client_check(client, err) : code;
 }
 
 /* ---- new and free ---- */

@@ -289,12 +289,14 @@ rv_code rv_writer_find_table(rv_writer *writer, const char *name, rv_writer_tabl
     *out = writer->tables[i];
     return complete || (*out)->info != NULL ? RV_OK : look_up(writer, *out, err);
   }
+  rv_code code = rv_client_check_name(name, err);
+  if (code != RV_OK) return code;
   rv_writer_table *table = calloc(1, sizeof *table);
   if (table == NULL || (table->name = strdup(name)) == NULL) {
     free(table);
     return rv_fail_memory(err, sizeof *table + strlen(name));
   }
-  rv_code code = look_up(writer, table, err);
+  code = look_up(writer, table, err);
   if (code == RV_OK) code = note_table(writer, table, err);
   if (code != RV_OK) {
     rv_column_names_free(table->names);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "persist/journal_parts.h"
 
 enum {
@@ -184,6 +185,7 @@ static void note_fault(rv_journal *journal, int number, const rv_error *err)
   journal->stats.errors++;
   journal->fault_code = err->code;
   snprintf(journal->stats.fault, sizeof journal->stats.fault, "%.255s", err->message);
+  rv_utf8_repair(journal->stats.fault); /* it may be cut within a character */
   rv_mutex_unlock(&journal->lock);
   if (journal->told) return;
   journal->told = true;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "server/server.h"
 #include "wire/unary.h"
 
@@ -24,6 +25,7 @@ static rv_code send_path(checkpoint_call *call, rv_error *err)
   rv_writer_buf body;
   rv_pieces response;
   if (call->path == NULL) return rv_fail_memory(err, 0);
+  rv_utf8_repair(call->path); /* the message's text; whoever gets something else refuses the answer */
   rv_writer_buf_init(&body);
   rv_pieces_init(&response);
   rv_checkpoint_response_serialize(&body, call->path);

@@ -31,6 +31,17 @@ static void a_configuration_that_is_wrong_names_table_and_field(void **state)
   bad.name = name;
   refuses(&bad, 1, RV_INVALID_ARGUMENT, "xxx\": the name has 2049 bytes; give one of 2048 at most");
   bad = good;
+  bad.name = "\x80name";
+  refuses(&bad, 1, RV_INVALID_ARGUMENT, "the name \"?name\" is not valid UTF-8");
+  bad = good;
+  bad.remover.options = "a=\xFF";
+  refuses(&bad, 1, RV_INVALID_ARGUMENT, "table \"replay\": remover: the options' text \"a=?\" is not valid UTF-8");
+  bad = good;
+  const rv_spec no_text = {.name = "obs\xFF", .dtype = RV_FLOAT32};
+  const rv_signature unreadable = {.specs = &no_text, .num_specs = 1};
+  bad.signature = &unreadable;
+  refuses(&bad, 1, RV_INVALID_ARGUMENT, "the name of a column in the signature \"obs?\" is not valid UTF-8");
+  bad = good;
   bad.max_size = 0;
   refuses(&bad, 1, RV_INVALID_ARGUMENT, "table \"replay\": max_size is 0");
   bad.max_size = INT64_C(1) << 31;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "store/chunk_parts.h"
 #include "store/registry.h"
 #include "store/signature.h"
@@ -40,6 +41,35 @@ static rv_code prefixed(rv_code code, const char *field, rv_error *err)
   return code;
 }
 
+static bool is_text(const char *text)
+{
+  return text == NULL || rv_utf8_is_text(text, strlen(text));
+}
+
+static rv_code fail_text(const char *what, const char *text, rv_error *err)
+{
+  return rv_fail(err, RV_INVALID_ARGUMENT,
+                 "the %s \"%.200s\" is not valid UTF-8; clients could not read what they are told of the table", what, text);
+}
+
+static rv_code check_selector_texts(const rv_selector_config *config, const char *which, rv_error *err)
+{
+  if (!is_text(config->name)) return prefixed(fail_text("name", config->name, err), which, err);
+  if (!is_text(config->options)) return prefixed(fail_text("options' text", config->options, err), which, err);
+  return RV_OK;
+}
+
+/* What is said of the table to clients. */
+static rv_code check_texts(const rv_table_config *config, rv_error *err)
+{
+  rv_code code = check_selector_texts(&config->sampler, "sampler", err);
+  if (code == RV_OK) code = check_selector_texts(&config->remover, "remover", err);
+  for (size_t i = 0; code == RV_OK && config->signature != NULL && i < config->signature->num_specs; i++)
+    if (!is_text(config->signature->specs[i].name))
+      code = fail_text("name of a column in the signature", config->signature->specs[i].name, err);
+  return code;
+}
+
 enum { NAME_MAX_BYTES = 2048 }; /* calls that carry little more than it take messages of 4,096 bytes (server/service.c) */
 
 rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *registry, rv_error *err)
@@ -48,6 +78,7 @@ rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *
   if (strlen(config->name) > NAME_MAX_BYTES)
     return rv_fail(err, RV_INVALID_ARGUMENT, "the name has %zu bytes; give one of %d at most", strlen(config->name),
                    NAME_MAX_BYTES);
+  if (!is_text(config->name)) return fail_text("name", config->name, err);
   rv_code code = prefixed(rv_selector_check(&config->sampler, registry, err), "sampler", err);
   if (code == RV_OK) code = prefixed(rv_selector_check(&config->remover, registry, err), "remover", err);
   if (code == RV_OK && (config->max_size < 1 || config->max_size > INT32_MAX))
@@ -57,6 +88,7 @@ rv_code rv_table_config_check(const rv_table_config *config, const rv_registry *
                    (long long)config->max_bytes);
   if (code == RV_OK) code = prefixed(rv_rate_limiter_check_table(config, err), "rate_limiter", err);
   if (code == RV_OK && config->signature != NULL) code = rv_signature_check(config->signature, err);
+  if (code == RV_OK) code = check_texts(config, err);
   if (code == RV_OK) code = check_extensions(config, registry, err);
   return code;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "store/table.h"
 #include "wire/parse.h"
 #include "wire/table_info.h"
@@ -49,6 +50,7 @@ static void parse_fault(rv_span text, char *out, size_t capacity)
   size_t size = text.size < capacity - 1 ? text.size : capacity - 1;
   if (size > 0) memcpy(out, text.data, size);
   out[size] = '\0';
+  rv_utf8_repair(out);
 }
 
 static rv_code parse_into(rv_span message, rv_info_budget *budget, rv_server_info *info, rv_error *err)

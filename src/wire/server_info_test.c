@@ -211,6 +211,25 @@ static void long_peers_are_cut_between_characters(void **state)
   rv_buf_unref(buf);
 }
 
+static void faults_are_cut_between_characters(void **state)
+{
+  (void)state;
+  char fault[400];
+  for (size_t i = 0; i < 398; i += 2) memcpy(fault + i, "\xC3\xA9", 2);
+  fault[398] = '\0';
+  rv_writer_buf out;
+  rv_writer_buf_init(&out);
+  rv_put_string(&out, 1006, fault);
+  rv_put_string(&out, 1007, fault + 2);
+  rv_buf *buf = written(&out);
+  rv_server_info *info = NULL;
+  assert_int_equal(rv_server_info_parse(span_of(buf), &info, NULL), RV_OK);
+  assert_int_equal(strlen(info->journal_fault), (sizeof info->journal_fault - 1) / 2 * 2);
+  assert_int_equal(strlen(info->memory.spill_fault), (sizeof info->memory.spill_fault - 1) / 2 * 2);
+  rv_server_info_free(info);
+  rv_buf_unref(buf);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -220,6 +239,7 @@ int main(void)
       cmocka_unit_test(malformed_server_info_is_refused),
       cmocka_unit_test(tables_that_are_empty_take_no_memory),
       cmocka_unit_test(long_peers_are_cut_between_characters),
+      cmocka_unit_test(faults_are_cut_between_characters),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Every verb of a client that looks or changes, in process and remote. */
 #include "client_fixture.h"
+#include "reverie/writer.h"
 
 TEST(server_info_lists_the_tables)
 {
@@ -225,6 +226,39 @@ TEST(an_unknown_table_is_not_found_by_any_verb)
   assert_code(rv_client_reset(f->client, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
 }
 
+/* A server would refuse the whole message, and what else is in it. */
+TEST(a_table_whose_name_is_no_text_is_refused_by_any_verb)
+{
+  rv_error err;
+  uint64_t key = 1, cursor = 0;
+  size_t count;
+  rv_item_info page[1];
+  rv_sample *sample;
+  const rv_key_priority update = {.key = 1, .priority = 1};
+  const char *name = "caf\xE9 table";
+  assert_code(add_value(f->client, name, 1, 1, &key, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_says("is not valid UTF-8");
+  assert_code(rv_client_items(f->client, name, &cursor, page, 1, &count, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_says("is not valid UTF-8");
+  assert_code(rv_client_get(f->client, name, key, &long_enough, &sample, &err), RV_INVALID_ARGUMENT);
+  assert_says("is not valid UTF-8");
+  assert_code(rv_client_mutate(f->client, name, &update, 1, NULL, 0, NULL, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_says("is not valid UTF-8");
+  rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 1};
+  rv_writer *writer;
+  assert_ok(rv_writer_new(f->client, &config, &writer, &err));
+  float value = 1;
+  const rv_cell cell = {.value = {.dtype = RV_FLOAT32, .data = &value}};
+  assert_ok(rv_writer_append(writer, &cell, 1, false, &err));
+  const rv_run run = {.count = 1, .stride = 1};
+  const rv_item_column column = {.runs = &run, .num_runs = 1};
+  assert_code(rv_writer_create_item(writer, name, 1, &column, 1, NULL, &err), RV_INVALID_ARGUMENT);
+  assert_says("is not valid UTF-8");
+  assert_ok(rv_writer_create_item(writer, "replay", 1, &column, 1, NULL, &err));
+  assert_ok(rv_writer_flush(writer, 0, &long_enough, &err));
+  rv_writer_free(writer);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {EVERY_WAY(server_info_lists_the_tables),
@@ -239,6 +273,7 @@ int main(void)
                                      EVERY_WAY(set_memory_limit_changes_a_running_server),
                                      EVERY_WAY(set_bounds_in_bytes_changes_that_alone),
                                      EVERY_WAY(checkpoint_without_a_checkpointer_is_refused),
+                                     EVERY_WAY(a_table_whose_name_is_no_text_is_refused_by_any_verb),
                                      EVERY_WAY(an_unknown_table_is_not_found_by_any_verb)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,11 +20,11 @@ static test_peer peer;
 static char root[64];
 static rv_checkpointer *checkpointer;
 
-static void open_with(int64_t every_ms, int64_t every_inserts)
+static void open_in(const char *pattern, int64_t every_ms, int64_t every_inserts)
 {
   rv_error err;
   rv_table_config tables[] = {rig_table("t"), rig_table("p")};
-  strcpy(root, "/tmp/rv_server.XXXXXX");
+  snprintf(root, sizeof root, "%s", pattern);
   assert_non_null(mkdtemp(root));
   rv_checkpointer_config config = {.size = sizeof config, .path = root};
   assert_int_equal(rv_checkpointer_new(&config, &checkpointer, &err), RV_OK);
@@ -32,6 +32,11 @@ static void open_with(int64_t every_ms, int64_t every_inserts)
                  (rv_server_config){
                      .checkpointer = checkpointer, .checkpoint_every_ms = every_ms, .checkpoint_every_inserts = every_inserts});
   peer_open(&peer, rig.address);
+}
+
+static void open_with(int64_t every_ms, int64_t every_inserts)
+{
+  open_in("/tmp/rv_server.XXXXXX", every_ms, every_inserts);
 }
 
 static int set_up(void **state)
@@ -108,6 +113,18 @@ static void a_call_saves_and_answers_with_the_absolute_path(void **state)
   assert_int_equal(access(done, F_OK), 0);
   assert_int_equal(restored_size(0), 20);
   assert_int_equal(restored_size(1), 3);
+}
+
+/* A path has any bytes, and the answer's text only characters: other clients would refuse it. */
+static void a_path_that_is_no_text_is_used_as_it_is_and_answered_as_text(void **state)
+{
+  (void)state;
+  char path[400], text[RV_ERROR_MESSAGE_MAX];
+  open_in("/tmp/rv_server_\xFF_XXXXXX", 0, 0);
+  fill("t", 1, 20);
+  assert_int_equal(ask(path, text), RV_OK);
+  assert_true(strncmp(path, "/tmp/rv_server_?_", strlen("/tmp/rv_server_?_")) == 0);
+  assert_int_equal(restored_size(0), 20);
 }
 
 static void calls_at_the_same_time_are_all_answered(void **state)
@@ -271,6 +288,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       TEST(a_call_saves_and_answers_with_the_absolute_path),
+      cmocka_unit_test_teardown(a_path_that_is_no_text_is_used_as_it_is_and_answered_as_text, tear_down),
       TEST(calls_at_the_same_time_are_all_answered),
       TEST(what_fails_is_told_and_the_server_goes_on),
       cmocka_unit_test(callers_that_go_and_servers_that_stop_leave_nothing_behind),

@@ -2,6 +2,7 @@
 
 import collections
 import fractions
+import pathlib
 
 import numpy as np
 import pytest
@@ -231,6 +232,34 @@ def test_a_name_that_the_library_cannot_have_is_refused_at_once(call, what):
     with pytest.raises(ValueError, match=rf"{what} must be text that UTF-8 can encode, got '\\udcff'"):
         call("\udcff")
     with pytest.raises(TypeError, match=rf"{what} must be a str"):
+        call(3)
+
+
+PATHS = {
+    "DefaultCheckpointer": (reverie.checkpointers.DefaultCheckpointer, "path"),
+    "DefaultCheckpointer, fallback": (
+        lambda x: reverie.checkpointers.DefaultCheckpointer("there", fallback_checkpoint_path=x),
+        "fallback_checkpoint_path",
+    ),
+    "export": (lambda x: reverie.checkpointers.export(x, "there"), "checkpoint"),
+    "export, path": (lambda x: reverie.checkpointers.export("there", x), "path"),
+    "Journal": (reverie.Journal, "path"),
+    "Server, spill": (lambda x: reverie.Server([made()], in_process=True, spill=x), "spill"),
+    "TLS, certificate": (lambda x: reverie.TLS(certificate=x), "certificate"),
+    "TLS, key": (lambda x: reverie.TLS(key=x), "key"),
+    "TLS, authority": (lambda x: reverie.TLS(authority=x), "authority"),
+    "TLS, revocation_list": (lambda x: reverie.TLS(revocation_list=x), "revocation_list"),
+}
+
+
+@pytest.mark.parametrize(("call", "what"), PATHS.values(), ids=PATHS)
+def test_a_path_that_no_file_can_have_is_refused_at_once(call, what):
+    for value in ("a\0b", b"a\0b", pathlib.Path("a\0b")):
+        with pytest.raises(ValueError, match=rf"^{what} must not contain a NUL character, got .*a\\x00b.*; take it out"):
+            call(value)
+    with pytest.raises(ValueError, match=rf"^{what} must be a path that a file can have, got '\\ud800'"):
+        call("\ud800")
+    with pytest.raises(TypeError, match=rf"^{what} must be a str or a path, got 3"):
         call(3)
 
 

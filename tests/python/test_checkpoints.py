@@ -54,6 +54,20 @@ def test_a_server_begins_with_what_was_saved(tmp_path, by):
         assert set(again.sample_batch("t", 5).data) == {"x", "name"}, "what columns are called came back, too"
 
 
+def test_a_root_whose_path_is_no_text_is_used_as_it_is_and_shown_as_text(tmp_path):
+    root = os.fsencode(tmp_path) + b"/caf\xff"
+    with serve(root, in_process=False, address="localhost:0") as server:
+        reverie.Client(server).add_batch("t", {"x": np.arange(40)})
+        told = reverie.Client(server.address).checkpoint()
+        assert os.path.dirname(told) == f"{tmp_path}/caf?"
+        here = reverie.Client(server).checkpoint()
+        assert os.path.dirname(os.fsencode(here)) == root
+        before = items(server)
+    assert os.listdir(tmp_path) == [os.fsdecode(b"caf\xff")]
+    with serve(root) as server:
+        assert items(server) == before
+
+
 def test_tables_show_what_was_restored_and_keep_what_was_saved(tmp_path, caplog):
     with serve(tmp_path) as server:
         reverie.Client(server).add_batch("t", {"x": np.arange(40)})

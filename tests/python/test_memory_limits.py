@@ -116,6 +116,17 @@ def test_who_waits_for_what_a_spill_cannot_take_hears_of_both(tmp_path):
         assert memory.spill_fault == "the rest is books and what cannot go there"
 
 
+def test_a_spill_whose_path_is_no_text_is_used(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(folder)
+    with reverie.Server([make_table(max_size=100_000)], in_process=True, memory_limit=LIMIT, spill=folder) as server:
+        client = reverie.Client(server)
+        rows = np.random.default_rng(1).integers(0, 256, (64, 20_000), np.uint8)
+        for _ in range(100):
+            client.add_batch("t", {"x": rows}, timeout=60)
+        assert client.memory_info().spilled > 0
+
+
 def test_who_waits_because_the_spill_is_full_hears_that(tmp_path):
     with reverie.Server(
         [make_table(max_size=100_000)], address="127.0.0.1:0", memory_limit=LIMIT, spill=tmp_path, spill_bytes=8 << 20

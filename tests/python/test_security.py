@@ -103,6 +103,16 @@ def test_rows_go_over_tls_as_they_do_without(files):
         np.testing.assert_array_equal(batch.data["obs"], rows)
 
 
+def test_files_whose_paths_are_no_text_are_read(files):
+    folder = os.fsencode(files.folder)
+    for name in (b"server", b"authority"):
+        os.rename(folder + b"/" + name + b".pem", folder + b"/\xff" + name)
+    with serve(tls=reverie.TLS(certificate=folder + b"/\xffserver")) as server:
+        reverie.Client(server.address, tls=reverie.TLS(authority=os.fsdecode(folder + b"/\xffauthority"))).add("t", 1.0)
+    with pytest.raises(ValueError, match=r"nowhere\?\.pem\" cannot be read"):
+        serve(tls=reverie.TLS(certificate=folder + b"/nowhere\xff.pem"))
+
+
 def is_told(words, address, **options):
     """A client that cannot get a connection says why when its time is over."""
     client = reverie.Client(address, **options)
