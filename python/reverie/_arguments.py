@@ -105,6 +105,15 @@ def name(what: str, value: Any) -> str:
     return text(what, value)
 
 
+def secret(name: str, value: Any) -> str:
+    """A token that can be one of the library's, which checks the rest of it. No error shows what it was."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, got one of type {type(value).__name__}")
+    if not value.isascii() or "\0" in value:
+        raise ValueError(f"{name} has characters other than visible ASCII")
+    return value
+
+
 def path(name: str, value: Any) -> str:
     """A path as a str, from which os.fsencode makes the bytes that the file system has, whether or not they are text."""
     try:

@@ -103,6 +103,8 @@ class Client(_core.Client):
         message_bytes = _arguments.not_negative("max_message_bytes", max_message_bytes)
         peer_timeout_ms = _arguments.peer_timeout(peer_timeout)
         share = _arguments.truth("shared_memory", shared_memory)
+        if token is not None:
+            _arguments.secret("token", token)
         self._given = _Options(max_message_bytes, tls, token, peer_timeout, share)
         if server is not None:
             if server._process != os.getpid():  # its memory here is a copy, which nobody else reads

@@ -11,6 +11,9 @@ from reverie import _arguments
 
 __all__ = ["TLS", "Identity"]
 
+RawTLS = tuple[bytes | None, bytes | None, bytes | None, str | None, bytes | None]
+"""The files of a `TLS`, and its server name, as the core takes them."""
+
 _RIGHTS = {"read": 1, "insert": 2, "update": 4, "admin": 8}
 
 
@@ -44,7 +47,7 @@ class TLS:
     def __post_init__(self) -> None:
         self._raw()
 
-    def _raw(self) -> tuple[bytes | None, bytes | None, bytes | None, str | None, bytes | None]:
+    def _raw(self) -> RawTLS:
         def file(name: str, path: Any) -> bytes | None:
             return None if path is None else os.fsencode(_arguments.path(name, path))
 
@@ -79,6 +82,13 @@ class Identity:
     token: str | None = field(default=None, repr=False)
     certificate_name: str | None = None
 
+    def __post_init__(self) -> None:
+        _arguments.text("an identity's name", self.name)
+        if self.token is not None:
+            _arguments.secret(f"the token of identity {self.name!r}", self.token)
+        if self.certificate_name is not None:
+            _arguments.text(f"the certificate_name of identity {self.name!r}", self.certificate_name)
+
     def _raw(self) -> tuple[str, str | None, str | None, list[tuple[str | None, int]]]:
         if not isinstance(self.rights, Mapping):
             raise TypeError(f"rights must be a dict {{table: rights}}, such as {{'replay': ['read']}}, got {self.rights!r}")
@@ -86,6 +96,7 @@ class Identity:
         for table, given in self.rights.items():
             if not isinstance(table, str):
                 raise TypeError(f"rights must name tables, or '*' for every table, got {table!r}")
+            _arguments.text(f"a table in the rights of identity {self.name!r}", table)
             names = [given] if isinstance(given, str) else list(given)
             unknown = [name for name in names if name not in _RIGHTS]
             if unknown or not names:
@@ -94,7 +105,7 @@ class Identity:
         return self.name, self.token, self.certificate_name, grants
 
 
-def raw_tls(tls: Any) -> tuple[bytes | None, bytes | None, bytes | None, str | None, bytes | None] | None:
+def raw_tls(tls: Any) -> RawTLS | None:
     """What the core takes for a `TLS`, or None."""
     if tls is not None and not isinstance(tls, TLS):
         raise TypeError(f"tls must be a reverie.TLS, got {tls!r}")
@@ -121,4 +132,6 @@ def from_environment(tls: TLS | None, token: str | None) -> tuple[TLS | None, st
         names = ("certificate", "key", "authority", "revocation_list")
         files = {name: value for name in names if (value := os.environ.get(f"REVERIE_TLS_{name.upper()}"))}
         tls = TLS(**files) if files else None
-    return tls, token if token is not None else os.environ.get("REVERIE_TOKEN") or None
+    if token is None and (value := os.environ.get("REVERIE_TOKEN")):
+        token = _arguments.secret("REVERIE_TOKEN", value)
+    return tls, token

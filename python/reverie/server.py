@@ -22,7 +22,7 @@ from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverie.errors import AddressInUseError, DeadlineExceededError, FailedPreconditionError, OpenPortWarning, UnavailableError
 from reverie.extensions import TableExtensionBase
 from reverie.journal import Journal, JournalStats
-from reverie.security import TLS, Identity, raw_identities, raw_tls
+from reverie.security import TLS, Identity, RawTLS, raw_identities, raw_tls
 from reverie.table import Table
 
 if TYPE_CHECKING:
@@ -157,6 +157,10 @@ class Server:
             raise ValueError("give one of port, address and in_process")
         threads = _arguments.not_negative("gather_threads", gather_threads, 64)
         spill_path = None if spill is None else os.fsencode(_arguments.path("spill", spill))
+        addresses = [] if in_process else _addresses(port, address)
+        if name is not None:
+            _arguments.text("name", name)
+        files, callers = raw_tls(tls), raw_identities(identities)
         every = _every(checkpoint_every_seconds, checkpoint_every_inserts)
         if any(every) and checkpointer is None:
             raise ValueError("checkpoints by time or by inserts need a checkpointer, which says where they go")
@@ -187,7 +191,6 @@ class Server:
                 spill_path,
                 _arguments.not_negative("spill_bytes", spill_bytes),
             )
-            addresses = [] if in_process else _addresses(port, address)
             if in_process and (tls is not None or identities is not None):
                 raise ValueError(
                     "a server in process is reached by this process alone, which is asked for nothing: leave tls and identities out"
@@ -200,8 +203,8 @@ class Server:
                     _arguments.not_negative("max_message_bytes", max_message_bytes),
                     _arguments.not_negative("max_connections", max_connections),
                     every,
-                    tls,
-                    identities,
+                    files,
+                    callers,
                     _arguments.truth("shared_memory", shared_memory),
                     peer_timeout_ms=_arguments.peer_timeout(peer_timeout),
                     max_connections_per_address=_arguments.not_negative(
@@ -231,8 +234,8 @@ class Server:
         max_message_bytes: int,
         max_connections: int,
         every: tuple[int, int],
-        tls: TLS | None,
-        identities: Sequence[Identity] | None,
+        tls: RawTLS | None,
+        identities: list[Any] | None,
         shared_memory: bool,
         **limits: int,
     ) -> None:
@@ -247,8 +250,8 @@ class Server:
                 checkpoint_every_ms=every[0],
                 checkpoint_every_inserts=every[1],
                 checkpoint_journal_bytes=0 if self._journal is None else self._journal.checkpoint_bytes,
-                tls=raw_tls(tls),
-                identities=raw_identities(identities),
+                tls=tls,
+                identities=identities,
                 shared_memory=shared_memory,
                 **limits,
             )
@@ -493,7 +496,7 @@ def _addresses(port: int | None, address: str | Sequence[str] | None) -> list[st
         found = [address] if isinstance(address, str) else _arguments.listed("address", address, "str, or a str")
         if not found:
             raise ValueError("address must name at least one address")
-        return found
+        return [_arguments.text("an address", each) for each in found]
     everything = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"
     if port is not None and not 0 <= port < 65536:
         raise ValueError(f"port must be from 0 to 65535, got {port}")

@@ -222,6 +222,13 @@ NAMES = {
     "create_config": (lambda x: reverie.structured.create_config(pattern(), x), "table"),
     "DefaultCheckpointer": (lambda x: reverie.checkpointers.DefaultCheckpointer("there", group=x), "group"),
     "Client": (reverie.Client, "server_address"),
+    "Server": (lambda x: reverie.Server([made()], in_process=True, name=x), "name"),
+    "Identity": (lambda x: reverie.Identity(name=x, rights={}), "an identity's name"),
+    "Identity, certificate_name": (
+        lambda x: reverie.Identity(name="a", certificate_name=x, rights={}),
+        "the certificate_name of identity 'a'",
+    ),
+    "TLS, server_name": (lambda x: reverie.TLS(server_name=x), "server_name"),
 }
 
 
@@ -233,6 +240,34 @@ def test_a_name_that_the_library_cannot_have_is_refused_at_once(call, what):
         call("\udcff")
     with pytest.raises(TypeError, match=rf"{what} must be a str"):
         call(3)
+
+
+def test_a_listening_server_refuses_an_address_with_a_nul_before_it_makes_anything(tmp_path):
+    there = reverie.checkpointers.DefaultCheckpointer(tmp_path / "there")
+    with pytest.raises(ValueError, match=r"an address must not contain a NUL character, got 'unix:/tmp/a\\x00b'; take it out"):
+        reverie.Server([made()], address="unix:/tmp/a\0b", checkpointer=there)
+    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize("token", ["0123456789abcdef\0", "0123456789abcdef\xe9", "0123456789abcdef\udcff"])
+def test_a_token_with_other_than_ascii_is_refused_at_once_and_shown_nowhere(token, monkeypatch):
+    with pytest.raises(ValueError, match="^the token of identity 'a' has characters other than visible ASCII$"):
+        reverie.Identity(name="a", token=token, rights={})
+    for address in ("127.0.0.1:1", "unix:/tmp/nobody"):
+        with pytest.raises(ValueError, match="^token has characters other than visible ASCII$"):
+            reverie.Client(address, token=token)
+    with pytest.raises(TypeError, match="^token must be a str, got one of type bytes$"):
+        reverie.Client("127.0.0.1:1", token=b"0123456789abcdef")
+    if "\0" not in token:  # no environment has one
+        monkeypatch.setenv("REVERIE_TOKEN", token)
+        with pytest.raises(ValueError, match="^REVERIE_TOKEN has characters other than visible ASCII$"):
+            reverie.Client("127.0.0.1:1")
+
+
+def test_a_right_on_a_table_that_cannot_be_is_refused():
+    identity = reverie.Identity(name="a", token="0123456789abcdef", rights={"t\0": "read"})
+    with pytest.raises(ValueError, match="a table in the rights of identity 'a' must not contain a NUL character"):
+        reverie.Server([made()], address="127.0.0.1:0", identities=[identity])
 
 
 PATHS = {

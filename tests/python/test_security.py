@@ -444,6 +444,32 @@ def test_the_program_names_what_is_wrong(tmp_path, text, said):
     assert re.search(said, out.stderr), out.stderr
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (
+            b"0123456789abcdef\0ghijklmnop\n",
+            r'the first line of the file ".*/token" has a NUL character; a token is visible ASCII',
+        ),
+        (b"\0" * 8192, r'the first line of the file ".*/token" has more than 4095 bytes'),
+        (b"a" * 4096 + b"\n", r'the first line of the file ".*/token" has more than 4095 bytes'),
+        (b"0123456789abcdef \n", "characters other than visible ASCII"),
+    ],
+)
+def test_a_token_of_a_file_is_never_a_part_of_its_first_line(tmp_path, written, said):
+    (tmp_path / "token").write_bytes(written)
+    path = tmp_path / "server.yaml"
+    path.write_text(f"tables: [{{name: t}}]\nidentities: [{{name: x, token_file: {tmp_path / 'token'}, rights: {{t: read}}}}]\n")
+    out = server_program.run("--config", str(path), "--check")
+    assert out.returncode == 2
+    assert re.search(said, out.stderr), out.stderr
+    assert "0123456789abcdef" not in out.stderr
+    for good in (b"0123456789abcdef", b"0123456789abcdef\r\nanother line\0\n", b"a" * 4095 + b"\n"):
+        (tmp_path / "token").write_bytes(good)
+        out = server_program.run("--config", str(path), "--port", "0", "--check")
+        assert (out.returncode, out.stderr) == (0, "")
+
+
 def test_files_other_than_the_certificate_are_told_where_they_are_given(files, tmp_path):
     path = tmp_path / "server.yaml"
     for field in ("key", "authority"):

@@ -6,7 +6,7 @@
 
 enum { TOKEN_MAX = 4096 };
 
-/* The file's first line. */
+/* The file's first line. A token that ended where a NUL is, or a line that is cut, would be another, and perhaps one that is easily found. */
 static bool read_token(arena *memory, const yaml_place *at, const char *given, const char **out, rv_error *err)
 {
   char line[TOKEN_MAX];
@@ -15,12 +15,18 @@ static bool read_token(arena *memory, const yaml_place *at, const char *given, c
   FILE *file = fopen(path, "re");
   if (file == NULL) return yaml_fail(at, err, "the file \"%.200s\" cannot be read: %s", path, strerror(errno));
   errno = 0;
-  bool read = fgets(line, sizeof line, file) != NULL;
-  const int failed = !read && ferror(file) ? errno : 0;
+  const size_t read = fread(line, 1, sizeof line, file);
+  const int failed = ferror(file) ? errno : 0;
   fclose(file);
   if (failed == EISDIR) return yaml_fail(at, err, "\"%.200s\" is a directory, not a file with a token in its first line", path);
   if (failed != 0) return yaml_fail(at, err, "the file \"%.200s\" cannot be read: %s", path, strerror(failed));
-  size_t length = read ? strcspn(line, "\r\n") : 0;
+  size_t length = 0;
+  while (length < read && line[length] != '\r' && line[length] != '\n') length++;
+  if (length == sizeof line)
+    return yaml_fail(at, err, "the first line of the file \"%.200s\" has more than %d bytes; a token is shorter", path,
+                     TOKEN_MAX - 1);
+  if (memchr(line, '\0', length) != NULL)
+    return yaml_fail(at, err, "the first line of the file \"%.200s\" has a NUL character; a token is visible ASCII", path);
   if (length == 0) return yaml_fail(at, err, "the file \"%.200s\" has no token in its first line", path);
   *out = arena_copy(memory, line, length);
   return true;
