@@ -1,4 +1,4 @@
-/* Items made by patterns: transitions after every step, and at the end of each episode its last four rewards. */
+/* Items made by patterns: a transition from every step, and at the end of each episode its last four rewards. */
 #include <reverie/reverie.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ int main(void)
 
   const rv_pattern_node transition[] = {rv_pattern_row(OBSERVATION, -2), rv_pattern_row(REWARD, -2),
                                         rv_pattern_row(OBSERVATION, -1)};
-  const rv_pattern_node last_four[] = {rv_pattern_rows(REWARD, -4, 0, 1)};
+  const rv_pattern_node last_four[] = {rv_pattern_rows(REWARD, -5, -1, 1)};
   const rv_condition at_the_end = {.of = RV_CONDITION_OF_END_EPISODE, .test = RV_CONDITION_TEST_EQ, .value = 1};
   const rv_priority_rule one = {.kind = RV_PRIORITY_CONSTANT, .constant = 1.0};
   const rv_pattern_config patterns[] = {
@@ -47,6 +47,11 @@ int main(void)
       const rv_cell cells[] = {{OBSERVATION, {RV_FLOAT32, 1, shape, observation}}, {REWARD, {RV_FLOAT32, 0, NULL, &reward}}};
       check(rv_structured_writer_append(writer, cells, 2, false, &error), &error);
     }
+    /* The last step's transition needs the observation after it; a row without a reward has that. Where episodes terminate or are cut, a
+     * column with the step's discount tells which, as in docs/structured-writer.md. */
+    float last[4] = {20, 0, 0, 0};
+    const rv_cell after = {OBSERVATION, {RV_FLOAT32, 1, shape, last}};
+    check(rv_structured_writer_append(writer, &after, 1, false, &error), &error);
     check(rv_structured_writer_end_episode(writer, true, NULL, &error), &error);
   }
   rv_structured_writer_free(writer);

@@ -8,7 +8,13 @@ makes the items whose conditions hold and whose rows are all there::
     step = {"obs": obs_spec, "action": action_spec, "reward": reward_spec}
     transitions = structured.create_config(
         pattern=structured.pattern_from_transform(
-            step, lambda ref: {"obs": ref["obs"][-2], "action": ref["action"][-2], "next_obs": ref["obs"][-1]}
+            step,
+            lambda ref: {
+                "obs": ref["obs"][-2],
+                "action": ref["action"][-2],
+                "reward": ref["reward"][-2],
+                "next_obs": ref["obs"][-1],
+            },
         ),
         table="transitions",
     )
@@ -20,7 +26,10 @@ makes the items whose conditions hold and whose rows are all there::
     writer = client.structured_writer([transitions, sequences])
     for each in episode:
         writer.append(each)
+    writer.append({"obs": last_observation, "action": None, "reward": None})  # the last step's next_obs
     writer.end_episode()
+
+docs/structured-writer.md has transitions of n steps up to the last reward, and sequences up to the last step.
 """
 
 from __future__ import annotations

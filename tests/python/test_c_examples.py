@@ -39,7 +39,7 @@ def test_the_embedded_buffer_samples(examples):
 
 def test_patterns_make_items(examples):
     build, env = examples
-    assert "transitions: 95 items\nends: 5 items\n" in run(str(build / "structured"), env=env)
+    assert "transitions: 100 items\nends: 5 items\n" in run(str(build / "structured"), env=env)
 
 
 def test_an_actor_and_a_learner_meet_at_a_server(examples, tmp_path):

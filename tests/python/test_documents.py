@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import types
 from typing import Any
 
 import numpy as np
+import pytest
+import reverie
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/dev"))
@@ -43,12 +47,62 @@ def test_getting_started_runs_from_top_to_bottom():
     shutil.rmtree(names["place"])
 
 
+def structured_writers_example() -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location("structured_writer_example", ROOT / "examples/structured_writer.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_the_structured_writers_page_runs_from_top_to_bottom():
-    names = run_page("docs/structured-writer.md", 6)
+    names = run_page("docs/structured-writer.md", 7)
     assert names["batch"].data["obs"].shape == (4, 8, 4)
     info = names["client"].server_info()
-    assert (info["transitions"].current_size, info["sequences"].current_size) == (2 * 17, 2 * 4 + 2)
+    assert (info["transitions"].current_size, info["sequences"].current_size) == (20 + 22, 2 * 4 + 2)
     names["server"].stop()
+
+
+@pytest.fixture(params=["page", "example"])
+def recipe(request):
+    """What the structured writer's page leaves, and the example's functions over an empty server; GAMMA is 1/2, with which returns of
+    whole rewards are exact in float32."""
+    if request.param == "page":
+        names = run_page("docs/structured-writer.md", 7)
+        for table in ("transitions", "sequences"):
+            names["client"].reset(table)
+    else:
+        names = vars(structured_writers_example())
+        configs = names["make_configs"]()
+        names["server"] = names["make_server"](configs)
+        names["client"] = reverie.Client(names["server"])
+        names["writer"] = names["client"].structured_writer(configs)
+    names["GAMMA"] = 0.5
+    yield names
+    names["server"].stop()
+
+
+def everything_in(client: reverie.Client, table: str) -> list[dict[str, np.ndarray]]:
+    return [client.get(table, item.key).data for item in client.items(table)]
+
+
+@pytest.mark.parametrize("terminated", [True, False])
+@pytest.mark.parametrize("kind", ["only the last", "each another"])
+def test_the_structured_writers_recipe_gives_every_step_its_n_step_return(recipe, kind, terminated):
+    client, n, gamma = recipe["client"], recipe["N"], recipe["GAMMA"]
+    for length in range(1, 3 * n + 1):
+        rewards = [0.0] * (length - 1) + [7.0] if kind == "only the last" else [float(3 * t + 1) for t in range(length)]
+        recipe["write_episode"](recipe["writer"], rewards, terminated)
+        items = everything_in(client, "transitions")
+        assert [item["obs"].tolist() for item in items] == [[t] * 4 for t in range(length)]
+        assert [item["action"] for item in items] == [t % 3 for t in range(length)]
+        assert [item["next_obs"].tolist() for item in items] == [[min(t + n, length)] * 4 for t in range(length)]
+        columns = (np.stack([item[name] for item in items]) for name in ("rewards", "discounts"))
+        returns, factors = recipe["n_step_returns"](*columns)
+        for t in range(length):
+            own = rewards[t : t + n]
+            assert returns[t] == sum(gamma**k * reward for k, reward in enumerate(own))
+            assert factors[t] == (0 if terminated and t + n >= length else gamma ** len(own))
+        client.reset("transitions")
 
 
 def test_every_link_leads_to_a_file_and_a_heading():
@@ -80,5 +134,5 @@ def test_the_structured_writers_example_runs():
         env=environment,
     )
     assert done.returncode == 0, done.stderr
-    assert "190 transitions, 50 sequences" in done.stdout
+    assert "220 transitions, 50 sequences" in done.stdout
     assert "'obs': (32, 8, 4)" in done.stdout
