@@ -52,7 +52,8 @@ def make_configs() -> list[structured.Config]:
     return [
         structured.create_config(structured.pattern_from_transform(STEP, transition), "transitions"),
         sequence(LENGTH, [index >= LENGTH - 1, index % PERIOD == PERIOD - 1]),
-        sequence(LENGTH, [last == 1, index % PERIOD != PERIOD - 1]),
+        sequence(LENGTH, [last == 1, index >= LENGTH - 1, index % PERIOD != PERIOD - 1]),
+        *(sequence(length, [last == 1, index == length - 1]) for length in range(1, LENGTH)),
     ]
 
 
@@ -120,7 +121,7 @@ def main() -> None:
     print(
         f"a batch of transitions: returns {returns.min():.2f} to {returns.max():.2f}, {(factors == 0).sum()} without a value after them"
     )
-    batch = client.sample_batch("sequences", 32)
+    batch = client.sample_batch("sequences", 32, unequal="pad")
     spread = {name: column.shape for name, column in batch.data.items()}
     print(f"a batch of sequences: {spread}, priorities {batch.priorities.min():.2f} to {batch.priorities.max():.2f}")
 

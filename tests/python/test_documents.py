@@ -58,8 +58,15 @@ def test_the_structured_writers_page_runs_from_top_to_bottom():
     names = run_page("docs/structured-writer.md", 7)
     assert names["batch"].data["obs"].shape == (4, 8, 4)
     info = names["client"].server_info()
-    assert (info["transitions"].current_size, info["sequences"].current_size) == (20 + 22, 2 * 4 + 2)
+    assert (info["transitions"].current_size, info["sequences"].current_size) == (20 + 22, 4 + 5)
     names["server"].stop()
+
+
+def test_the_structured_writers_page_and_example_have_the_same_configs():
+    names = run_page("docs/structured-writer.md", 7)
+    names["server"].stop()
+    example = structured_writers_example()
+    assert [str(config) for config in names["configs"]] == [str(config) for config in example.make_configs()]
 
 
 @pytest.fixture(params=["page", "example"])
@@ -103,6 +110,21 @@ def test_the_structured_writers_recipe_gives_every_step_its_n_step_return(recipe
             assert returns[t] == sum(gamma**k * reward for k, reward in enumerate(own))
             assert factors[t] == (0 if terminated and t + n >= length else gamma ** len(own))
         client.reset("transitions")
+
+
+def test_the_structured_writers_recipe_ends_one_sequence_with_each_episodes_last_step(recipe):
+    client, most, period = recipe["client"], recipe["LENGTH"], recipe["PERIOD"]
+    for length in range(1, 3 * most + 1):
+        recipe["write_episode"](recipe["writer"], [float(t) for t in range(length)], True)
+        ends = sorted({*range(period, length + 1, period), length})
+        expected = [list(range(max(0, end - most), end)) for end in ends if end >= most or end == length]
+        items = everything_in(client, "sequences")
+        assert [item["reward"].tolist() for item in items] == expected
+        assert [item["obs"][:, 0].tolist() for item in items] == expected
+        assert [item["discount"].tolist() for item in items] == [
+            [0.0 if t == length - 1 else recipe["GAMMA"] for t in steps] for steps in expected
+        ]
+        client.reset("sequences")
 
 
 def test_every_link_leads_to_a_file_and_a_heading():
