@@ -28,6 +28,11 @@ typedef struct rv_store_config {
    * what the program takes besides (connections, about 30 KB each, decoded chunks, samples that were copied). 0: no bound. It can be changed:
    * rv_client_set_memory_limit. */
   size_t memory_limit;
+  /* Read while the store is made; NULL: the environment's entropy. With a seed the same calls, in the same order, draw and remove the same
+   * items, and give them the same keys: calls of one thread, to tables that stand in the same order, in a store that begins alike. Nothing
+   * else comes from it, so hashes stay unforeseeable, but whoever knows it foresees draws and keys, and a store that is made anew gives keys
+   * again that clients of the one before may still have. Items of clients elsewhere have keys that those choose. */
+  const uint64_t *seed;
 } rv_store_config;
 
 /* What a store, and the server that offers it, take. */

@@ -11,6 +11,7 @@ import numpy as np
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
+MAX_UINT64 = 2**64 - 1
 
 
 def integer(name: str, value: Any) -> int:

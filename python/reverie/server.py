@@ -94,6 +94,12 @@ class Server:
     shared_memory : bool
         Reverie's clients on this machine share memory with the server (up to 2 MiB each, the first 512 of them) also where they come by a
         TCP address without TLS: it is faster than the loopback device. False: only those who come by a unix socket.
+    seed : int, optional
+        From 0 to 2**64 - 1. With it the same calls, in the same order, draw and remove the same items, and give them the same keys:
+        calls of one thread of this process to a server with the same tables, in the same order, that begins empty. In more threads
+        their order decides; items of clients elsewhere have keys that those choose. Whoever knows it foresees draws and keys, so it
+        is for experiments, not for servers open to strangers. None: every server draws otherwise; `numpy.random.seed` has no part in
+        it.
 
     journal : Journal, optional
         Every change is written to disk, and a server that begins again with the same journal and checkpointer goes on where the last one
@@ -142,6 +148,7 @@ class Server:
         max_streams_per_identity: int = 0,
         max_bytes_per_identity: int = 0,
         shared_memory: bool = True,
+        seed: int | None = None,
     ) -> None:
         self._process = os.getpid()
         self._stopped = Latch()
@@ -190,6 +197,7 @@ class Server:
                 _arguments.not_negative("memory_limit", memory_limit),
                 spill_path,
                 _arguments.not_negative("spill_bytes", spill_bytes),
+                None if seed is None else _arguments.not_negative("seed", seed, _arguments.MAX_UINT64),
             )
             if in_process and (tls is not None or identities is not None):
                 raise ValueError(

@@ -120,6 +120,13 @@ static int parse_journal(PyObject *given, rv_journal_config *out)
   return 0;
 }
 
+static int parse_seed(PyObject *given, uint64_t *out)
+{
+  if (given == Py_None) return 0;
+  *out = PyLong_AsUnsignedLongLong(given);
+  return PyErr_Occurred() == NULL ? 0 : -1;
+}
+
 static int begin_spill(store_object *self, const rv_spill_config *config)
 {
   rv_error err;
@@ -134,17 +141,19 @@ static int begin_spill(store_object *self, const rv_spill_config *config)
 
 static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"tables", "gather_threads", "checkpointer", "journal", "memory_limit", "spill", "spill_bytes", NULL};
-  PyObject *list, *checkpointer = Py_None, *journal = Py_None, *spill_path = Py_None;
+  static char *names[] = {"tables", "gather_threads", "checkpointer", "journal", "memory_limit",
+                          "spill",  "spill_bytes",    "seed",         NULL};
+  PyObject *list, *checkpointer = Py_None, *journal = Py_None, *spill_path = Py_None, *given_seed = Py_None;
+  uint64_t seed = 0;
   rv_journal_config journaled = {.size = sizeof journaled};
   unsigned int gather_threads = 0;
   Py_ssize_t memory_limit = 0, spill_bytes = 0;
   rv_spill_config spill = {.size = sizeof spill};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IOOnOn:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer,
-                                   &journal, &memory_limit, &spill_path, &spill_bytes) ||
-      !core_path(spill_path, "spill", &spill.path) || parse_journal(journal, &journaled) < 0)
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|IOOnOnO:Store", names, &PyList_Type, &list, &gather_threads, &checkpointer,
+                                   &journal, &memory_limit, &spill_path, &spill_bytes, &given_seed) ||
+      !core_path(spill_path, "spill", &spill.path) || parse_journal(journal, &journaled) < 0 || parse_seed(given_seed, &seed) < 0)
     return NULL;
   rv_env env;
   if (log_env(state, &env) < 0) return NULL;
@@ -175,6 +184,7 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                               .num_tables = n,
                               .env = &env,
                               .gather_threads = gather_threads,
+                              .seed = given_seed == Py_None ? NULL : &seed,
                               .memory_limit = memory_limit < 0 ? 0 : (size_t)memory_limit};
     ok = make(self, &config, checkpointer, &journaled) == 0;
     spill.max_bytes = spill_bytes < 0 ? 0 : (size_t)spill_bytes;

@@ -68,6 +68,9 @@ rv_code rv_writer_new(rv_client *client, const rv_writer_config *config, rv_writ
   rv_list_init(&writer->groups);
   rv_random_init(&writer->random, rv_client_random(client));
   writer->episode_id = rv_writer_random_key(writer);
+  uint64_t item_seed;
+  if (client->store == NULL || !rv_store_key_seed(client->store, &item_seed)) item_seed = rv_random_next(&writer->random);
+  rv_random_init(&writer->item_random, item_seed);
   rv_list_init(&writer->waiting);
   rv_list_init(&writer->flights);
   rv_list_init(&writer->unchecked);

@@ -76,6 +76,7 @@ struct rv_writer {
   uint64_t naming; /* of the next items */
   uint64_t serial; /* of appends and items, to mark what one of them has seen */
   rv_random random;
+  rv_random item_random; /* in process: the store's seed, where it has one */
   rv_parts parts;
   rv_encode_room encode_room;
   rv_item_form *item_form; /* of the item before; NULL: none yet */
@@ -137,6 +138,7 @@ void rv_writer_unref(rv_writer *writer);
 /* ---- chunks (writer_append.c) ---- */
 
 uint64_t rv_writer_random_key(rv_writer *writer);
+uint64_t rv_writer_local_item_key(rv_writer *writer);
 /* No more rows come into it. */
 void rv_writer_complete_chunk(rv_written *chunk);
 /* All that are open. */

@@ -11,10 +11,20 @@
 enum { LOCAL_MAX_ROWS = 8192, LOCAL_FIRST_ROWS = 8 };
 #define LOCAL_FULL_BYTES ((size_t)64 << 20) /* strings may be longer than their room tells */
 
+static uint64_t key_of(rv_random *random)
+{
+  uint64_t key = rv_random_next(random);
+  return key == UINT64_MAX ? 0 : key;
+}
+
 uint64_t rv_writer_random_key(rv_writer *writer)
 {
-  uint64_t key = rv_random_next(&writer->random);
-  return key == UINT64_MAX ? 0 : key;
+  return key_of(&writer->random);
+}
+
+uint64_t rv_writer_local_item_key(rv_writer *writer)
+{
+  return key_of(&writer->item_random);
 }
 
 /* ---- columns ---- */

@@ -57,7 +57,7 @@ rv_code rv_writer_insert_local(rv_writer *writer, rv_writer_table *table, double
   insert->naming = writer->naming;
   /* Keys of the table's own are found faster; but an item that has to wait has none yet. */
   insert->choose_key = key == NULL;
-  if (key != NULL) insert->key = *key = rv_writer_random_key(writer);
+  if (key != NULL) insert->key = *key = rv_writer_local_item_key(writer);
   if (rv_table_insert(table->local, insert) == RV_SUBMIT_PENDING) return RV_OK; /* on_complete frees it, or has */
   code = insert->waiter.code;
   if (code == RV_OK) {

@@ -188,6 +188,7 @@ static rv_code make_store(loading *work, rv_error *err)
     blame_configuration(work, code, err);
     return err != NULL ? err->code : code;
   }
+  rv_store_drop_key_seed(work->store);
   for (size_t i = 0; i < work->num_tables && code == RV_OK; i++) {
     const char *name = work->tables[i].record.name;
     code = rv_store_find_named(work->store, name, &work->tables[i].table, err);

@@ -358,6 +358,7 @@ static rv_code replay_from(recovery *work, uint64_t segment, rv_error *err)
 static rv_code replay_and_compare(recovery *work, uint64_t segment, const rv_store_config *configured, rv_error *err)
 {
   rv_table_settings *before;
+  rv_store_drop_key_seed(work->store);
   rv_code code = rv_table_settings_read(work->store, &before, err);
   if (code == RV_OK) code = replay_from(work, segment, err);
   if (code == RV_OK) rv_table_settings_compare(work->store, before, configured, &work->env);

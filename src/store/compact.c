@@ -161,7 +161,7 @@ static rv_code new_target(rv_table *table, const rv_link *list, const rv_hold *v
                          .dtype = source->columns[i].dtype,
                          .rank = (int32_t)source->columns[i].rank,
                          .shape = source->columns[i].shape};
-  meta.key = rv_random_next(&table->random);
+  meta.key = rv_random_next(&table->unseeded);
   meta.sparse = true; /* rows move together, so that a row's number says nothing about its step any more */
   /* laid out as what it takes rows from, so that they go on to be found by the plan */
   const bool by_rows = source->is_segment ? rv_segment_is_by_rows(source) : meta.episode_id == RV_NO_EPISODE;

@@ -251,7 +251,7 @@ static bool fits_form(const rv_chunk *chunk, const rv_form *form)
 
 rv_chunk_meta rv_rows_meta(rv_table *table, int64_t rows)
 {
-  return (rv_chunk_meta){.key = rv_random_next(&table->random),
+  return (rv_chunk_meta){.key = rv_random_next(&table->unseeded),
                          .episode_id = RV_NO_EPISODE,
                          .last_step = rows == 0 ? 0 : (int32_t)rows - 1,
                          .sparse = true};

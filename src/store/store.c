@@ -17,6 +17,9 @@ struct rv_store {
   atomic_bool closed;
   rv_env env;
   uint64_t state_id[2];
+  bool seeds_keys;
+  uint64_t key_seed;
+  atomic_uint_least64_t key_seeds; /* given so far */
   rv_layouts *layouts;
   rv_decode_cache *cache;
   rv_crew *crew;
@@ -109,6 +112,7 @@ rv_code rv_store_new(const rv_store_config *given, rv_store **out, rv_error *err
   atomic_init(&store->refs, 1);
   atomic_init(&store->closed, false);
   atomic_init(&store->num_marks, 0);
+  atomic_init(&store->key_seeds, 0);
   atomic_init(&store->attachment, NULL);
   rv_mutex_init(&store->log_lock, RV_RANK_WAIT, "store's log");
   rv_env_fill(&store->env, config.env);
@@ -120,10 +124,14 @@ rv_code rv_store_new(const rv_store_config *given, rv_store **out, rv_error *err
   if (code == RV_OK) code = rv_layouts_new(&store->layouts, err);
   if (code == RV_OK) code = rv_decode_cache_new(cache_bytes, &store->cache, err);
   if (code == RV_OK) store->memory->tables = store->tables;
+  rv_random seeds;
+  rv_random_init(&seeds, config.seed != NULL ? *config.seed : rv_entropy64(&store->env));
+  store->seeds_keys = config.seed != NULL;
+  store->key_seed = rv_random_next(&seeds);
   for (size_t i = 0; i < config.num_tables && code == RV_OK; i++) {
     rv_table_config whole = whole_config(table_config(&config, i));
-    code = rv_table_new(&whole, &store->env, config.registry, store->layouts, store->cache, store->crew, store->memory,
-                        &store->tables[i], err);
+    code = rv_table_new(&whole, rv_random_next(&seeds), &store->env, config.registry, store->layouts, store->cache, store->crew,
+                        store->memory, &store->tables[i], err);
     if (code == RV_OK)
       store->memory->num_tables = ++store->num_tables;
     else
@@ -243,6 +251,20 @@ void rv_store_state_id(const rv_store *store, uint64_t out[2])
 {
   out[0] = store->state_id[0];
   out[1] = store->state_id[1];
+}
+
+bool rv_store_key_seed(rv_store *store, uint64_t *out)
+{
+  if (!store->seeds_keys) return false;
+  rv_random random;
+  rv_random_init(&random, store->key_seed ^ atomic_fetch_add_explicit(&store->key_seeds, 1, memory_order_relaxed));
+  *out = rv_random_next(&random);
+  return true;
+}
+
+void rv_store_drop_key_seed(rv_store *store)
+{
+  store->seeds_keys = false;
 }
 
 rv_store_attachment *rv_store_attach(rv_store *store, rv_store_attachment *candidate)

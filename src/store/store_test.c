@@ -430,6 +430,65 @@ static void a_registered_selector_that_refuses_leaves_all_as_it_was(void **state
   rv_registry_free(registry);
 }
 
+/* ---- seeds ---- */
+
+enum { SEEDED_ITEMS = 64, SEEDED_DRAWS = 256 };
+
+/* Of a store with that seed (NULL: none): the keys of its items, and of those that were drawn, in order. */
+static void keys_with(const uint64_t *seed, uint64_t keys[SEEDED_ITEMS], uint64_t drawn[SEEDED_DRAWS])
+{
+  rv_error err;
+  rv_store *store;
+  rv_table_config table = rv_table_config_default("t", 2 * SEEDED_ITEMS);
+  table.sampler = (rv_selector_config){.kind = RV_SELECTOR_UNIFORM};
+  rv_store_config config = {.size = sizeof config, .tables = &table, .num_tables = 1, .seed = seed};
+  must(rv_store_new(&config, &store, &err), &err);
+  int64_t values[SEEDED_ITEMS] = {0};
+  const int64_t shape = SEEDED_ITEMS;
+  rv_tensor column = {RV_INT64, 1, &shape, values};
+  rv_rows rows = {.columns = &column, .num_columns = 1, .n = SEEDED_ITEMS, .keys = keys};
+  assert_int_equal(rv_table_insert_rows(rv_store_table(store, 0), &rows), RV_SUBMIT_DONE);
+  assert_int_equal(rows.done, SEEDED_ITEMS);
+  rv_draw draws[SEEDED_DRAWS];
+  rv_sampling sampling = {.want = SEEDED_DRAWS, .draws = draws};
+  assert_int_equal(rv_table_sample(rv_store_table(store, 0), &sampling), RV_SUBMIT_DONE);
+  for (size_t i = 0; i < SEEDED_DRAWS; i++) drawn[i] = draws[i].key;
+  rv_draws_release(draws, SEEDED_DRAWS);
+  rv_store_unref(store);
+}
+
+static void stores_of_one_seed_give_and_draw_the_same_keys_and_others_do_not(void **state)
+{
+  (void)state;
+  const uint64_t seed = 5, other = 6, *seeds[] = {&seed, &seed, &other, NULL, NULL};
+  enum { STORES = sizeof seeds / sizeof *seeds };
+  uint64_t keys[STORES][SEEDED_ITEMS], drawn[STORES][SEEDED_DRAWS];
+  for (size_t i = 0; i < STORES; i++) {
+    keys_with(seeds[i], keys[i], drawn[i]);
+    for (size_t k = 0; k < i; k++) {
+      assert_int_equal(memcmp(keys[i], keys[k], sizeof *keys) == 0, seeds[i] == seeds[k] && seeds[i] != NULL);
+      assert_int_equal(memcmp(drawn[i], drawn[k], sizeof *drawn) == 0, seeds[i] == seeds[k] && seeds[i] != NULL);
+    }
+  }
+}
+
+static void stores_of_one_seed_are_different_stores(void **state)
+{
+  (void)state;
+  const uint64_t seed = 5;
+  uint64_t ids[2][2];
+  for (int i = 0; i < 2; i++) {
+    rv_error err;
+    rv_store *store;
+    rv_table_config table = rv_table_config_default("t", 1);
+    rv_store_config config = {.size = sizeof config, .tables = &table, .num_tables = 1, .seed = &seed};
+    must(rv_store_new(&config, &store, &err), &err);
+    rv_store_state_id(store, ids[i]);
+    rv_store_unref(store);
+  }
+  assert_memory_not_equal(ids[0], ids[1], sizeof ids[0]);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -440,6 +499,8 @@ int main(void)
       cmocka_unit_test(what_an_extension_says_is_cut_between_characters),
       cmocka_unit_test(a_registered_selector_that_chooses_what_is_not_there_shows_in_the_tables_info),
       cmocka_unit_test(a_registered_selector_that_refuses_leaves_all_as_it_was),
+      cmocka_unit_test(stores_of_one_seed_give_and_draw_the_same_keys_and_others_do_not),
+      cmocka_unit_test(stores_of_one_seed_are_different_stores),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

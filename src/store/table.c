@@ -157,7 +157,8 @@ static rv_code make_extensions(rv_table *table, const rv_table_config *config, c
 void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uint64_t sequence)
 {
   uint64_t seeds[6];
-  for (size_t i = 0; i < 6; i++) seeds[i] = rv_random_next(&table->random);
+  for (size_t i = 0; i < 6; i++) seeds[i] = rv_random_next(&table->unseeded);
+  seeds[0] = rv_random_next(&table->random);
   seeds[1] = key_count;
   rv_books_init(&table->books, table->memory, epoch, table->config.max_size, seeds);
   table->books.oldest_first = table->config.remover.kind == RV_SELECTOR_FIFO;
@@ -166,8 +167,8 @@ void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uin
   rv_extremes_clear(&table->extremes);
 }
 
-rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,
-                     rv_decode_cache *cache, rv_crew *crew, rv_memory *memory, rv_table **out, rv_error *err)
+rv_code rv_table_new(const rv_table_config *config, uint64_t seed, const rv_env *env, const rv_registry *registry,
+                     rv_layouts *layouts, rv_decode_cache *cache, rv_crew *crew, rv_memory *memory, rv_table **out, rv_error *err)
 {
   rv_table *table = calloc(1, sizeof *table);
   if (table == NULL) return rv_fail_memory(err, sizeof *table);
@@ -183,7 +184,8 @@ rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_
   rv_list_init(&table->inserters);
   rv_list_init(&table->samplers);
   rv_list_init(&table->completed);
-  rv_random_init(&table->random, rv_entropy64(env));
+  rv_random_init(&table->random, seed);
+  rv_random_init(&table->unseeded, rv_entropy64(env));
   rv_random_lanes_init(&table->lanes, rv_random_next(&table->random));
   table->listing_life = rv_listing_new_life(env);
   rv_rates_init(&table->rates, rv_monotonic_ns(env));
@@ -193,7 +195,7 @@ rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_
   atomic_init(&table->bounded, false);
   atomic_init(&table->share, SIZE_MAX);
   rv_table_set_max_bytes(table, config->max_bytes);
-  rv_table_new_books(table, 1, rv_entropy64(env), 0);
+  rv_table_new_books(table, 1, rv_random_next(&table->random), 0);
   if (code == RV_OK) code = rv_rate_limiter_init(&table->limiter, &config->rate_limiter, err);
   if (code == RV_OK) code = make_selectors(table, registry, err);
   if (code == RV_OK) code = make_extensions(table, config, registry, err);

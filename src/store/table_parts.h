@@ -125,8 +125,9 @@ struct rv_table {
   bool closed;
   rv_pick sampler, remover;
   rv_rate_limiter limiter;
-  rv_random random;
-  rv_random_lanes lanes; /* for many draws at a time */
+  rv_random random;      /* for draws and keys of items: the seed's, where the store has one */
+  rv_random_lanes lanes; /* for many draws at a time; the seed's, too */
+  rv_random unseeded;    /* for what must not be foreseen or be the same twice: hashes, and keys of chunks */
   rv_books books;
   int64_t num_unique_samples, updates;
   rv_extremes extremes; /* of priorities */
@@ -185,8 +186,10 @@ struct rv_table {
   rv_stamp stamp;
 };
 
-rv_code rv_table_new(const rv_table_config *config, const rv_env *env, const rv_registry *registry, rv_layouts *layouts,
-                     rv_decode_cache *cache, rv_crew *crew, rv_memory *memory, rv_table **out, rv_error *err);
+/* What it draws comes from `seed`. */
+rv_code rv_table_new(const rv_table_config *config, uint64_t seed, const rv_env *env, const rv_registry *registry,
+                     rv_layouts *layouts, rv_decode_cache *cache, rv_crew *crew, rv_memory *memory, rv_table **out,
+                     rv_error *err);
 void rv_table_free(rv_table *table);
 void rv_table_close(rv_table *table);
 rv_code rv_table_is_closed(const rv_table *table, rv_error *err); /* the sentence: RV_CANCELLED */
