@@ -1,6 +1,7 @@
 """The program reverie-server: its configuration file, its flags, its log, SIGHUP. How it ends: test_server_ending.py."""
 
 import contextlib
+import importlib.metadata
 import os
 import re
 import resource
@@ -77,6 +78,15 @@ def test_help_and_version_say_what_they_should():
     out = server_program.run("--version")
     assert out.returncode == 0
     assert out.stdout.startswith("reverie-server 0.")
+
+
+def test_the_package_brings_the_program():
+    (program,) = (file for file in importlib.metadata.files("reverie") if file.name == "reverie-server")
+    path = program.locate().resolve()
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, f"reverie-server {reverie.__version__}\n"), done.stderr
+    check = [path, "--listen", "127.0.0.1:0", "--table", "name=replay,sampler=prioritized:0.6,max_size=100000", "--check"]
+    assert subprocess.run(check, capture_output=True, timeout=30).returncode == 0
 
 
 def test_a_full_configuration_is_right_and_served(tmp_path):

@@ -70,7 +70,7 @@ need_venv() {
       echo "$stamp" >".venv/stamps/$extra"
     fi
   fi
-  stamp=$(hash_of pyproject.toml CMakeLists.txt include src python)
+  stamp=$(hash_of pyproject.toml CMakeLists.txt include src python tools/reverie-server)
   if [ "$(cat .venv/stamps/reverie 2>/dev/null)" != "$stamp" ]; then
     say "building and installing the Python package"
     run_quietly "pip install ." .venv/bin/python -m pip install --disable-pip-version-check -q .
