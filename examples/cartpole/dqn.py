@@ -24,7 +24,7 @@ class Learner:
         self.optimizer = Adam(self.weights, config.learning_rate)
         self.updates = 0
 
-    def learn(self, batch: Mapping[str, np.ndarray], probabilities: np.ndarray, table_size: int) -> np.ndarray:
+    def learn(self, batch: Mapping[str, np.ndarray], probabilities: np.ndarray, table_sizes: np.ndarray) -> np.ndarray:
         """One update; returns the new priorities [B].
 
         ``batch`` holds ``observation`` [B, 4], ``action`` [B], ``reward`` and ``discount`` [B, n], ``next_observation`` [B, 4].
@@ -38,7 +38,7 @@ class Learner:
         rows = np.arange(len(best))
         bootstrap = q_values(self.target, batch["next_observation"])[rows, best]
         targets = (returns + discounts[:, -1] * bootstrap).astype(np.float32)
-        importance = (table_size * np.maximum(probabilities, 1e-12)) ** -config.importance_exponent
+        importance = (table_sizes * np.maximum(probabilities, 1e-12)) ** -config.importance_exponent
         importance = (importance / importance.max()).astype(np.float32)
         grads, td = gradient(self.weights, batch["observation"], batch["action"], targets, importance)
         self.optimizer.update(self.weights, grads)

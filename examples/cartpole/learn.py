@@ -57,7 +57,7 @@ def learn(
         except reverie.errors.DeadlineExceededError:
             batch = None
         if batch is not None:
-            priorities = learner.learn(batch.data, batch.probabilities, batch.table_size)
+            priorities = learner.learn(batch.data, batch.probabilities, batch.table_sizes)
             client.update_priorities(REPLAY, batch.keys, priorities)
             progress.updates = learner.updates
             if learner.updates % config.publish_period == 0:

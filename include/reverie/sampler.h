@@ -140,16 +140,20 @@ typedef struct rv_batch_arrays {
   const rv_layout *layout;
   void *const *
       columns; /* one for each column: [batch_size, length, ...row], or [batch_size, ...row] where squeezed; NULL leaves it out */
-  uint64_t *keys;         /* [batch_size], and so the next three; each may be NULL */
+  uint64_t *keys;         /* [batch_size], and so the next four; each may be NULL */
   double *probabilities;  /* of each draw */
   double *priorities;     /* at the draw */
   int32_t *times_sampled; /* this draw included */
+  int64_t *table_sizes;   /* at each draw; written only where they differ: see sizes_differ */
   /* what comes back */
   size_t count;       /* items; fewer than batch_size where rv_client_sample_batch gives fewer */
   int64_t table_size; /* at the last draw */
-  uint64_t naming;    /* as rv_batch_naming */
-  rv_layout *found;   /* with RV_FAILED_PRECONDITION: what the items look like, the caller's to unref; else NULL */
-  rv_batch *drawn;    /* with `found`: what a server elsewhere drew and counted, the caller's to free; else NULL */
+  bool
+      sizes_differ; /* the table grew or shrank between the draws: table_sizes has each draw's size, which its probability goes with.
+                         false: at every draw it was table_size, and table_sizes is left as it was */
+  uint64_t naming;  /* as rv_batch_naming */
+  rv_layout *found; /* with RV_FAILED_PRECONDITION: what the items look like, the caller's to unref; else NULL */
+  rv_batch *drawn;  /* with `found`: what a server elsewhere drew and counted, the caller's to free; else NULL */
 } rv_batch_arrays;
 
 /* As rv_client_sample_batch, written straight into the caller's arrays: the fastest way to sample, and nothing to free. Where the

@@ -15,6 +15,7 @@ def replay_batch(
     priorities: ArrayLike,
     times_sampled: ArrayLike,
     lengths: ArrayLike | None,
+    table_sizes: ArrayLike | None = None,
     /,
 ) -> ReplayBatch: ...
 
@@ -123,6 +124,11 @@ class ReplayBatch:
     @property
     def lengths(self) -> NDArray[np.int64] | None:
         """Rows of each item's longest column, int64 [B], with unequal="pad"; else None. An item of add is one row, whatever its shape."""
+    @property
+    def table_sizes(self) -> NDArray[np.int64]:
+        """Items in the table at each draw, int64 [B], which its probability goes with. All are table_size, unless the table grew or
+        shrank between the draws: items go with theirs (max_times_sampled), or the batch waited for inserts.
+        """
     @property
     def table_size(self) -> int:
         """Items in the table at the last draw."""

@@ -59,6 +59,8 @@ class DeviceBatch(NamedTuple):
         Items in the table at the last draw.
     lengths : ndarray or None
         int64 [B] with ``unequal="pad"``: rows of each item's longest column.
+    table_sizes : ndarray
+        int64 [B], on the host: items in the table at each draw; with `probabilities` for importance weights.
     """
 
     data: Any
@@ -68,6 +70,7 @@ class DeviceBatch(NamedTuple):
     times_sampled: NDArray[np.int32]
     table_size: int
     lengths: NDArray[np.int64] | None
+    table_sizes: NDArray[np.int64]
 
 
 def _sender(device: Any) -> Callable[[Any], Any]:
@@ -123,6 +126,7 @@ def batches(
             batch.times_sampled,
             batch.table_size,
             batch.lengths,
+            batch.table_sizes,
         )
 
     return BatchIterator(draw, prefetch)

@@ -115,6 +115,8 @@ class TensorBatch(NamedTuple):
         Items in the table at the last draw.
     lengths : Tensor or None
         int64 [B] with ``unequal="pad"``: rows of each item's longest column.
+    table_sizes : Tensor
+        int64 [B]: items in the table at each draw; with `probabilities` for importance weights.
     """
 
     data: Any
@@ -124,6 +126,7 @@ class TensorBatch(NamedTuple):
     times_sampled: torch.Tensor
     table_size: int
     lengths: torch.Tensor | None
+    table_sizes: torch.Tensor
 
 
 def _not_collated(batches: Any, *, collate_fn_map: Any = None) -> Any:
@@ -153,6 +156,7 @@ def _in_tensors(batch: _core.ReplayBatch, tensor_of: Callable[[Any], Any] = as_t
         torch.from_numpy(batch.times_sampled),
         batch.table_size,
         None if batch.lengths is None else torch.from_numpy(batch.lengths),
+        torch.from_numpy(batch.table_sizes),
     )
 
 

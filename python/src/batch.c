@@ -207,8 +207,9 @@ static batch_object *describe_draws(client_object *self, const rv_batch *drawn, 
     batch->probabilities[i] = info->probability;
     batch->priorities[i] = info->priority;
     batch->times_sampled[i] = info->times_sampled;
-    batch->table_size = info->table_size;
+    batch->table_sizes[i] = batch->table_size = info->table_size;
   }
+  if (batch != NULL) batch->has_sizes = true;
   return batch;
 }
 
@@ -277,6 +278,7 @@ static rv_code sample_into(gathering *g, const batch_call *call, const handle_ob
     arrays->probabilities = batch->probabilities;
     arrays->priorities = batch->priorities;
     arrays->times_sampled = batch->times_sampled;
+    arrays->table_sizes = batch->table_sizes;
   }
   core_wait_begin_rest(wait, &call->time, call->cancel, g->bytes <= CLIENT_SMALL_BYTES);
   rv_code code = rv_client_sample_into(g->client->client, handle->text, call->batch_size, arrays, &wait->wait, err);
@@ -289,6 +291,7 @@ static PyObject *finished(gathering *g, batch_object *owned_batch, const rv_batc
   bool whole = arrays->count == g->n;
   owned_batch->n = arrays->count;
   owned_batch->table_size = arrays->table_size;
+  owned_batch->has_sizes = arrays->sizes_differ;
   if (whole || gathering_shorten(g, arrays->count) == 0) {
     owned_batch->data = nest(g, handle, arrays->naming);
   } else {

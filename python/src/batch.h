@@ -9,20 +9,23 @@ typedef struct batch_object {
   PyObject_HEAD
   core_state *state;
   size_t n;
-  int64_t table_size;
-  PyObject *block; /* owns the memory of: */
+  int64_t table_size; /* at the last draw */
+  PyObject *block;    /* owns the memory of: */
   uint64_t *keys;
   double *probabilities, *priorities;
   int64_t *lengths; /* rows of each item's longest column; NULL: not wanted */
   int32_t *times_sampled;
+  int64_t *table_sizes; /* at each draw; */
+  bool has_sizes;       /* written: else all are table_size, and it is when somebody looks */
   PyObject *data;
-  PyObject *wrapped[5]; /* arrays over the block, made once */
+  PyObject *wrapped[6]; /* arrays over the block, made once */
 } batch_object;
 
 /* Room for n items, nothing set. */
 batch_object *batch_new(core_state *state, pool *buffers, size_t n, bool lengths);
 
-/* The module's replay_batch(data, table_size, keys, probabilities, priorities, times_sampled, lengths): a batch of copies, for pickle. */
+/* The module's replay_batch(data, table_size, keys, probabilities, priorities, times_sampled, lengths, table_sizes=None): a batch of copies,
+ * for pickle. */
 PyObject *replay_batch_make(PyObject *module, PyObject *args);
 
 /* The arrays that the caller gave for the columns, and the nest that they came in. All borrowed. */

@@ -179,7 +179,7 @@ static PyMethodDef module_methods[] = {
      "check_rate_limiter(samples_per_insert, min_size_to_sample, min_diff, max_diff, /)\n--\n\n"
      "InvalidArgumentError for parameters out of range, or that could never let anybody through."},
     {"replay_batch", replay_batch_make, METH_VARARGS,
-     "replay_batch(data, table_size, keys, probabilities, priorities, times_sampled, lengths, /)\n--\n\n"
+     "replay_batch(data, table_size, keys, probabilities, priorities, times_sampled, lengths, table_sizes=None, /)\n--\n\n"
      "A ReplayBatch of copies of these arrays: what one is when it is unpickled."},
     {"call_in_graph", core_call_in_graph, METH_VARARGS,
      "call_in_graph(function, arguments, /)\n--\n\n"

@@ -10,8 +10,8 @@ static void place_infos(tf_rows *rows)
   fill->keys = (uint64_t *)(void *)rows->infos;
   fill->probabilities = (double *)(fill->keys + n);
   fill->priorities = fill->probabilities + n;
-  rows->sink.table_sizes = (int64_t *)(fill->priorities + n);
-  fill->times_sampled = (int32_t *)(rows->sink.table_sizes + n);
+  fill->sizes = (rv_draw_sizes){.each = (int64_t *)(fill->priorities + n), .always = true};
+  fill->times_sampled = (int32_t *)(fill->sizes.each + n);
 }
 
 static bool describe_columns(tf_rows *rows)

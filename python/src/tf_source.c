@@ -550,7 +550,7 @@ static void infos_in_rows(const rv_sink *sink, size_t n, void *const out[TF_INFO
 {
   memcpy(out[0], sink->fill.keys, n * sizeof *sink->fill.keys);
   memcpy(out[1], sink->fill.probabilities, n * sizeof *sink->fill.probabilities);
-  memcpy(out[2], sink->table_sizes, n * sizeof *sink->table_sizes);
+  memcpy(out[2], sink->fill.sizes.each, n * sizeof *sink->fill.sizes.each);
   memcpy(out[3], sink->fill.priorities, n * sizeof *sink->fill.priorities);
   memcpy(out[4], sink->fill.times_sampled, n * sizeof *sink->fill.times_sampled);
 }

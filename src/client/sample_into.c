@@ -33,6 +33,7 @@ static rv_code check(rv_client *client, const char *table, size_t batch_size, rv
     return rv_fail(err, RV_INVALID_ARGUMENT, "arrays.size must be sizeof(rv_batch_arrays)");
   arrays->count = 0;
   arrays->table_size = 0;
+  arrays->sizes_differ = false;
   arrays->naming = 0;
   arrays->found = NULL;
   arrays->drawn = NULL;
@@ -57,8 +58,15 @@ static void prepare_fill(rv_fill *fill, const rv_batch_arrays *arrays, const rv_
   fill->probabilities = arrays->probabilities != NULL ? arrays->probabilities : (double *)(own + n);
   fill->priorities = arrays->priorities != NULL ? arrays->priorities : (double *)(own + 2 * n);
   fill->times_sampled = arrays->times_sampled != NULL ? arrays->times_sampled : (int32_t *)(own + 3 * n);
+  fill->sizes = (rv_draw_sizes){.each = arrays->table_sizes};
   fill->done = 0;
   fill->found = NULL;
+}
+
+static void tell_sizes(const rv_draw_sizes *sizes, rv_batch_arrays *arrays)
+{
+  arrays->table_size = sizes->last;
+  arrays->sizes_differ = sizes->differ;
 }
 
 static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_batch_arrays *arrays, rv_patience *patience,
@@ -71,7 +79,8 @@ static rv_code sample_local(rv_batch *batch, const char *table, size_t want, rv_
   batch->size = 0; /* the draws are released here: those before fill.done were never made */
   if (code == RV_OK) code = rv_fill_copy(rv_client_crew(batch->client), &fill, batch->draws + fill.done, rest, fill.done, err);
   arrays->found = fill.found;
-  arrays->table_size = rest > 0 ? batch->draws[drawn - 1].table_size : fill.table_size;
+  rv_draw_sizes_note(&fill.sizes, fill.done, batch->draws + fill.done, rest);
+  tell_sizes(&fill.sizes, arrays);
   if (drawn > 0) {
     uint64_t naming = fill.done > 0 ? fill.naming : batch->draws[0].naming;
     arrays->naming = rest == 0 || rv_draws_naming(batch->draws + fill.done, rest) == naming ? naming : 0;
@@ -107,7 +116,7 @@ static rv_code sample_remote(rv_batch *batch, const char *table, size_t want, rv
   rv_batch_free(batch);
   if (code != RV_OK) return code;
   arrays->count = into.taken;
-  arrays->table_size = into.table_size;
+  tell_sizes(&into.fill.sizes, arrays);
   arrays->naming = into.naming;
   return RV_OK;
 }

@@ -91,8 +91,8 @@ static void set_up_with(fixture *f, int64_t max_samples)
                                .keys = f->keys,
                                .probabilities = f->probabilities,
                                .priorities = f->priorities,
-                               .times_sampled = f->times},
-                      .table_sizes = f->table_sizes};
+                               .times_sampled = f->times,
+                               .sizes = {.each = f->table_sizes, .always = true}}};
 }
 
 static void set_up(fixture *f)

@@ -78,10 +78,9 @@ size_t rv_sink_count_fitting(const rv_sink *sink, const rv_draw *draws, size_t n
 
 void rv_sink_pass(rv_sink *sink, const rv_draw *draws, size_t n)
 {
-  for (size_t i = 0; sink->table_sizes != NULL && i < n; i++) sink->table_sizes[sink->taken + i] = draws[i].table_size;
+  rv_draw_sizes_note(&sink->fill.sizes, sink->taken, draws, n);
   uint64_t naming = rv_draws_naming(draws, n);
   sink->naming = sink->taken == 0 || sink->naming == naming ? naming : 0;
-  sink->table_size = draws[n - 1].table_size;
   sink->taken += n;
 }
 

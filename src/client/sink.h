@@ -9,14 +9,12 @@
 #include "store/fill.h"
 
 typedef struct rv_sink {
-  rv_fill fill;         /* what its items look like, and where they go; of what comes out of a fill nothing is set */
-  int64_t *table_sizes; /* at each draw; NULL: not wanted */
-  bool past_caches;     /* rows are copied past them: see rv_sink_expect */
-  size_t awaited;       /* bytes that count as such (rv_loop_count_awaited), until it is said that they are there */
-  size_t taken;         /* out: items so far */
-  bool failed;          /* out: some were drawn and could not be copied */
-  int64_t table_size;   /* out: at the last of them */
-  uint64_t naming;      /* out: that all of them have; 0: none */
+  rv_fill fill;     /* what its items look like, and where they go; of what comes out of a fill only sizes */
+  bool past_caches; /* rows are copied past them: see rv_sink_expect */
+  size_t awaited;   /* bytes that count as such (rv_loop_count_awaited), until it is said that they are there */
+  size_t taken;     /* out: items so far */
+  bool failed;      /* out: some were drawn and could not be copied */
+  uint64_t naming;  /* out: that all of them have; 0: none */
 } rv_sink;
 
 /* So many items are to go into it in all. Of many large ones no cache has the first when the last is there, nor of what many callers of a loop wait

@@ -327,7 +327,7 @@ size_t rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots
   turn->budget -= (int)(ITEM_STEPS * done + table->plan.item_bytes * done / BYTES_A_BUDGET_STEP + odd);
   uint64_t naming = rv_naming_of_all(table);
   fill->naming = begun == 0 || fill->naming == naming ? naming : 0;
-  fill->table_size = (int64_t)table->books.slab.count;
+  rv_draw_sizes_note_one(&fill->sizes, begun, done, (int64_t)table->books.slab.count);
   sampling->count += done;
   return done;
 }

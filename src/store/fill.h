@@ -7,7 +7,7 @@
 #ifndef RV_STORE_FILL_H
 #define RV_STORE_FILL_H
 
-#include "store/trajectory.h"
+#include "store/draw_sizes.h"
 
 typedef struct rv_fill {
   const rv_layout *layout; /* what `columns` have room for; the caller holds it. NULL: none known, nothing is drawn */
@@ -16,10 +16,10 @@ typedef struct rv_fill {
   double *probabilities, *priorities;
   int32_t *times_sampled;
   /* out */
-  size_t done;        /* items filled so far */
-  int64_t table_size; /* at the last draw that was filled */
-  uint64_t naming;    /* that the items in the table had at these draws; 0: they differed, or nobody said */
-  rv_layout *found;   /* the items have another layout, and none was drawn: a reference to theirs */
+  size_t done;         /* items filled so far */
+  rv_draw_sizes sizes; /* of these; its `each` is the caller's, [want] */
+  uint64_t naming;     /* that the items in the table had at these draws; 0: they differed, or nobody said */
+  rv_layout *found;    /* the items have another layout, and none was drawn: a reference to theirs */
 } rv_fill;
 
 #endif

@@ -323,7 +323,7 @@ rv_submitted rv_table_sample(rv_table *table, rv_sampling *sampling)
   sampling->rate_limited = false;
   if (sampling->fill != NULL) {
     sampling->fill->done = 0;
-    sampling->fill->table_size = 0;
+    rv_draw_sizes_begin(&sampling->fill->sizes);
     sampling->fill->naming = 0;
     sampling->fill->found = NULL;
   }

@@ -326,6 +326,81 @@ TEST(a_short_batch_says_how_many)
   rv_layout_unref((rv_layout *)arrays.layout);
 }
 
+enum { FEW = 20 };
+
+static void each_draw_is_one_of_as_many(const rv_batch_arrays *arrays)
+{
+  for (size_t i = 0; i < arrays->count; i++)
+    assert_float_equal(arrays->probabilities[i] * (double)arrays->table_sizes[i], 1.0, 1e-9);
+}
+
+TEST(of_items_that_go_with_their_draws_each_has_the_size_at_its_own)
+{
+  rv_error err;
+  static float data[FEW][2];
+  static double probabilities[FEW];
+  static int64_t sizes[FEW];
+  void *columns[] = {data};
+  add_values(f->client, "per", FEW);
+  rv_batch_arrays arrays = arrays_for(f, "per", columns);
+  arrays.probabilities = probabilities;
+  arrays.table_sizes = sizes;
+  sizes[0] = -7;
+  assert_ok(rv_client_sample_into(f->client, "per", FEW, &arrays, &long_enough, &err));
+  assert_false(arrays.sizes_differ);
+  assert_int_equal(arrays.table_size, FEW);
+  assert_int_equal(sizes[0], -7);
+  rv_table_bounds once = {.size = sizeof once, .max_size = 1000, .max_times_sampled = 1};
+  assert_ok(rv_client_set_bounds(f->client, "per", &once, &long_enough, &err));
+  assert_ok(rv_client_reset(f->client, "per", &long_enough, &err));
+  add_values(f->client, "per", FEW);
+  assert_ok(rv_client_sample_into(f->client, "per", FEW, &arrays, &long_enough, &err));
+  assert_int_equal(arrays.count, FEW);
+  assert_true(arrays.sizes_differ);
+  assert_int_equal(arrays.table_size, 1);
+  for (int i = 0; i < FEW; i++) assert_int_equal(sizes[i], FEW - i);
+  each_draw_is_one_of_as_many(&arrays);
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
+static void *add_few(void *context)
+{
+  fixture *f = context;
+  wait_for_waiting(f, "per", 0, 1);
+  add_values(f->client, "per", FEW);
+  return NULL;
+}
+
+TEST(of_a_batch_that_waits_for_inserts_each_draw_has_the_size_at_its_own)
+{
+  rv_error err;
+  static float data[FEW][2];
+  static double probabilities[FEW];
+  static int64_t sizes[FEW];
+  void *columns[] = {data};
+  add_values(f->client, "per", 5);
+  rv_batch_arrays arrays = arrays_for(f, "per", columns);
+  arrays.probabilities = probabilities;
+  arrays.table_sizes = sizes;
+  assert_ok(rv_client_reset(f->client, "per", &long_enough, &err));
+  rv_rate_limiter_config one_each = rv_rate_limiter_sample_to_insert_ratio(1.0, 1, 100.0);
+  one_each.max_diff = 100.0;
+  one_each.min_diff = 0.0;
+  assert_ok(rv_client_set_rate_limiter(f->client, "per", &one_each, &long_enough, &err));
+  add_values(f->client, "per", 5);
+  pthread_t thread;
+  pthread_create(&thread, NULL, add_few, f);
+  assert_ok(rv_client_sample_into(f->client, "per", FEW, &arrays, &long_enough, &err));
+  pthread_join(thread, NULL);
+  assert_int_equal(arrays.count, FEW);
+  assert_true(arrays.sizes_differ);
+  assert_int_equal(sizes[0], 5);
+  assert_int_equal(sizes[FEW - 1], arrays.table_size);
+  assert_true(arrays.table_size > 5);
+  each_draw_is_one_of_as_many(&arrays);
+  rv_layout_unref((rv_layout *)arrays.layout);
+}
+
 TEST(items_of_another_layout_are_not_drawn)
 {
   rv_error err;
@@ -403,6 +478,8 @@ int main(void)
       EVERY_WAY(items_of_no_bytes_are_drawn_like_any_other),
       EVERY_WAY(large_rows_land_in_arrays_too),
       EVERY_WAY(a_short_batch_says_how_many),
+      EVERY_WAY(of_items_that_go_with_their_draws_each_has_the_size_at_its_own),
+      EVERY_WAY(of_a_batch_that_waits_for_inserts_each_draw_has_the_size_at_its_own),
       EVERY_WAY(items_of_another_layout_are_not_drawn),
       EVERY_WAY(strings_are_left_out_or_refused),
       EVERY_WAY(what_cannot_be_a_batch_is_refused),

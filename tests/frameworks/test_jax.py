@@ -28,6 +28,8 @@ def test_batches_are_arrays_on_the_device(source):
             assert batch.data["name"].dtype == object
             assert batch.keys.dtype == np.uint64
             assert batch.table_size == 100
+            assert batch.table_sizes.dtype == np.int64
+            assert batch.table_sizes.tolist() == [100] * 16
 
 
 def test_a_batch_stays_as_it_was_drawn(source):

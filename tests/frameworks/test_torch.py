@@ -31,6 +31,8 @@ def test_batches_are_tensors_in_the_nest_of_the_signature(source):
         assert batch.data["name"][3] == f"row {int(batch.data['action'][3])}".encode()
         assert torch.equal(batch.priorities, batch.data["action"].double() + 1)
         assert batch.table_size == 100
+        assert batch.table_sizes.dtype == torch.int64
+        assert batch.table_sizes.tolist() == [100] * 16
         assert batch.lengths is None
 
 

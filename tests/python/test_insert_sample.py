@@ -201,7 +201,7 @@ def same_batches(a, b):
     for name in a.data:
         assert a.data[name].dtype == b.data[name].dtype
         assert a.data[name].tolist() == b.data[name].tolist()
-    for field in ("keys", "probabilities", "priorities", "times_sampled", "lengths"):
+    for field in ("keys", "probabilities", "priorities", "times_sampled", "lengths", "table_sizes"):
         mine, other = getattr(a, field), getattr(b, field)
         assert (mine is None) == (other is None)
         if mine is not None:
@@ -220,6 +220,16 @@ def test_batches_are_pickled_and_copied_whole(connect, unequal, protocol):
     same_batches(batch, pickle.loads(pickle.dumps(batch, protocol)))
     same_batches(batch, copy.deepcopy(batch))
     same_batches(batch, copy.copy(batch))
+
+
+def test_a_batch_of_a_shrinking_table_is_pickled_with_the_size_at_each_draw(connect):
+    client = connect(make_table(max_times_sampled=1))
+    client.add_batch("t", {"x": np.arange(4)})
+    batch = client.sample_batch("t", 4)
+    assert pickle.loads(pickle.dumps(batch)).table_sizes.tolist() == [4, 3, 2, 1]
+    make, (*fields, sizes) = batch.__reduce__()
+    assert sizes.tolist() == [4, 3, 2, 1]
+    assert make(*fields).table_sizes.tolist() == [1] * 4  # of one that was pickled when batches had no such array
 
 
 def test_another_process_may_sample_for_this_one():

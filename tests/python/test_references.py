@@ -73,7 +73,16 @@ def draw_batches(client):
 def sample_into(client):
     batch = client.sample_batch(NAME, 3)
     client.sample_batch(NAME, 3, out={"obs": np.empty((3, 6), np.float32), "n": np.empty(3, np.int64)})
-    _ = (batch.keys, batch.probabilities, batch.priorities, batch.times_sampled, batch.lengths, batch.table_size, len(batch))
+    _ = (
+        batch.keys,
+        batch.probabilities,
+        batch.priorities,
+        batch.times_sampled,
+        batch.lengths,
+        batch.table_sizes,
+        batch.table_size,
+        len(batch),
+    )
 
 
 def pattern_items(_):

@@ -9,6 +9,7 @@ import pytest
 import reverie
 from conftest import make_table
 from reverie.errors import FailedPreconditionError
+from waiting import Call, wait_until_waiting
 
 
 def rows(n, start=0):
@@ -39,6 +40,77 @@ def test_out_of_another_kind_is_refused_before_anything_is_counted(serve):
             with pytest.raises(ValueError, match="out"):
                 client.sample_batch("t", 4, out=out)
     assert client.server_info()["t"].rate_limiter_info.sample_stats.completed == 0
+
+
+# ---- the table's size at each draw ----
+
+
+def weights(batch, beta=1.0):
+    """Importance weights as docs/getting-started.md has them: of equal priorities 1."""
+    return (batch.table_sizes * batch.probabilities) ** -beta
+
+
+def prioritized(**options):
+    return make_table(sampler=reverie.selectors.Prioritized(1.0), **options)
+
+
+@pytest.mark.parametrize("unequal", ["error", "pad", "list"])
+def test_equal_priorities_weigh_the_same_where_items_go_with_their_draws(connect, unequal):
+    client = connect(prioritized(max_times_sampled=1))
+    for _ in range(2):  # what the items look like is known the second time
+        client.add_batch("t", {"i": np.arange(10)})
+        batch = client.sample_batch("t", 10, unequal=unequal)
+        np.testing.assert_allclose(weights(batch), np.ones(10))
+        assert batch.table_sizes.tolist() == list(range(10, 0, -1))
+        assert batch.table_sizes.dtype == np.int64
+        assert batch.table_sizes is batch.table_sizes
+        assert batch.table_size == 1
+
+
+def test_the_sizes_of_a_batch_into_out_and_of_a_short_one_are_those_at_its_draws(connect):
+    client = connect(prioritized(max_times_sampled=1))
+    client.add_batch("t", {"i": np.arange(4)})
+    batch = client.sample_batch("t", 4, out={"i": np.empty(4, np.int64)})
+    assert batch.table_sizes.tolist() == [4, 3, 2, 1]
+    client.add_batch("t", {"i": np.arange(4)})
+    batch = client.sample_batch("t", 10, timeout=0)
+    assert batch.table_sizes.tolist() == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("size", [1, 3000])
+def test_equal_priorities_weigh_the_same_where_a_batch_waits_for_inserts(team, size):
+    sampler, writer = team(2, prioritized(rate_limiter=reverie.rate_limiters.SampleToInsertRatio(1.0, 1, (0.0, 1000.0))))
+    row = {"i": np.zeros((1, size), np.uint8)}
+    writer.add_batch("t", {"i": np.zeros((5, size), np.uint8)})
+    call = Call(sampler.sample_batch, "t", 20)
+    wait_until_waiting([call], writer, "t", "samples")
+    for _ in range(15):
+        writer.add_batch("t", row)
+    batch = call.join()
+    np.testing.assert_allclose(weights(batch), np.ones(20))
+    assert batch.table_sizes[[0, -1]].tolist() == [5, batch.table_size]
+    assert batch.table_size > 5
+
+
+def test_where_the_table_stays_as_it_is_every_draw_has_its_size(connect):
+    client = connect(prioritized())
+    client.add_batch("t", {"i": np.arange(10)})
+    for unequal in ("error", "error", "pad", "list"):
+        batch = client.sample_batch("t", 7, unequal=unequal)
+        assert batch.table_sizes.tolist() == [10] * 7
+        np.testing.assert_allclose(weights(batch), np.ones(7))
+        client.add_batch("t", {"i": np.arange(5)})
+        assert batch.table_sizes.tolist() == [10] * 7
+        client.mutate_priorities("t", deletes=client.keys("t")[10:])
+
+
+def test_batches_drawn_ahead_have_the_size_at_each_draw(team):
+    sampler, writer = team(2, prioritized())
+    writer.add_batch("t", {"i": np.arange(10)})
+    for _ in range(200):
+        batch = sampler.sample_batch("t", 16)
+        writer.add("t", {"i": 0})
+        np.testing.assert_allclose(weights(batch), np.ones(16))
 
 
 def test_a_batch_of_one_is_drawn_whatever_else_the_table_holds(connect):
