@@ -91,8 +91,10 @@ typedef enum rv_unequal {
 typedef struct rv_batch rv_batch; /* drawn items, held */
 
 /* Draws `batch_size` items one by one as the limiter allows. At the timeout, when it is cancelled, or when something fails on the way from a
- * server elsewhere (memory is out, it stops), what was drawn is returned with RV_OK if it is at least one item (rv_batch_size says how
- * many), for it is counted; RV_DEADLINE_EXCEEDED, RV_CANCELLED or what failed only if it is none. What `interrupted` ends
+ * server elsewhere (memory is out, an item is too large), what was drawn is returned with RV_OK if it is at least one item (rv_batch_size says how
+ * many), for it is counted; RV_DEADLINE_EXCEEDED, RV_CANCELLED or what failed only if it is none. What failed on the way after that is told by
+ * the client's next batch of this table, which fails with it before anything is drawn, and is logged if there is no next one: so one that lasts
+ * (an item larger than max_message_bytes) does not go unheard. What `interrupted` ends
  * is RV_CANCELLED in any case: what it had drawn is counted and gone. A server elsewhere is given a little less time than there is (a fifth,
  * at most a second), so that its answer is in time.
  * From a server elsewhere, small batches that are asked for again and again are drawn ahead (at most 1,024 samples and 512 KiB), which

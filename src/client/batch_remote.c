@@ -11,6 +11,7 @@
 #include "client/limiter_timeout.h"
 #include "client/paths.h"
 #include "client/receive.h"
+#include "client/untold.h"
 #include "store/gather.h"
 
 #define MILLISECOND INT64_C(1000000)
@@ -248,8 +249,10 @@ static rv_code take_stream(rv_client *client, const char *table, batch_stream **
   rv_code code = rv_client_connect(client, err);
   if (code != RV_OK) return code;
   rv_mutex_lock(&client->mutex);
-  *out = take_idle(client, table);
+  rv_untold *untold = rv_untold_take(client, table);
+  *out = untold == NULL ? take_idle(client, table) : NULL;
   rv_mutex_unlock(&client->mutex);
+  if (untold != NULL) return rv_untold_tell(untold, err);
   if (*out != NULL) return RV_OK;
   batch_stream *stream = calloc(1, sizeof *stream);
   if (stream == NULL) return rv_fail_memory(err, sizeof *stream);
@@ -300,6 +303,7 @@ typedef struct waiting_batch {
   batch_stream *stream;
   const char *table;
   bool ask_server;  /* there is time for it */
+  bool failed;      /* it ended other than by the caller's patience */
   char reason[256]; /* why the server's limiter let nothing through, when it said so */
 } waiting_batch;
 
@@ -390,6 +394,7 @@ static rv_code ask_until_done(waiting_batch *waiting, rv_patience *patience, rv_
       code = back_off(stream, &backoff, patience, err);
       if (code != RV_OK) return code;
     } else {
+      waiting->failed = code != RV_OK;
       return code == RV_OK ? RV_OK : rv_error_copy(err, &cause);
     }
   }
@@ -439,10 +444,13 @@ rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool
   waiting_batch waiting = {.stream = stream, .table = table, .ask_server = rv_patience_is_long(patience)};
   patience->describe = describe;
   patience->context = &waiting;
-  code = fetch(&waiting, same_layout, patience, err);
+  rv_error own, *failure = err != NULL ? err : &own;
+  code = fetch(&waiting, same_layout, patience, failure);
   patience->describe = NULL;
   *count = stream->count;
   if (sink != NULL) rv_sink_expect_no_more(sink, client);
   give_back(stream, code == RV_OK);
-  return *count > 0 && !patience->interrupted ? RV_OK : code;
+  if (*count == 0 || patience->interrupted) return code;
+  if (waiting.failed) rv_untold_note(client, table, *count, want, failure);
+  return RV_OK;
 }

@@ -10,7 +10,7 @@
 #include "client/sink.h"
 
 /* Draws up to `want` items. RV_OK: *count >= 1 of them are in draws, the caller's to release; fewer than wanted when the time ran
- * out. With a sink (may be NULL) that took any, all of them went there, and none is left in draws. */
+ * out or something failed, which the next call says (client/untold.h). With a sink (may be NULL) that took any, all of them went there, and none is left in draws. */
 rv_code rv_sample_remote(rv_client *client, const char *table, size_t want, bool same_layout, rv_sink *sink,
                          rv_patience *patience, rv_draw *draws, size_t *count, rv_error *err);
 void rv_batch_streams_free(rv_client *client);

@@ -12,6 +12,7 @@
 #include "client/batch.h"
 #include "client/batch_remote.h"
 #include "client/io.h"
+#include "client/untold.h"
 #include "net/address.h"
 
 #define DEFAULT_MAX_MESSAGE_BYTES ((size_t)256 << 20)
@@ -141,6 +142,7 @@ void rv_client_free(rv_client *client)
   if (rv_client_check(client, NULL) != RV_OK) return; /* a forked child: its threads and locks are not ours */
   rv_batch_streams_free(client);
   rv_add_streams_free(client);
+  rv_untold_fini(client);
   if (client->channel != NULL) close_channel(client);
   if (client->loop != NULL && client->io != NULL)
     rv_io_give_loop(client->io, client->loop);

@@ -20,6 +20,8 @@
 #include "store/store.h"
 #include "wire/proto.h"
 
+typedef struct rv_untold rv_untold;
+
 struct rv_client {
   rv_env env;
   rv_store *store;     /* embedded; one reference; NULL: remote */
@@ -48,6 +50,7 @@ struct rv_client {
   bool looks_at_tables;               /* it waits for an answer */
   rv_link batch_streams, add_streams; /* streams that stay open between batches and adds, while nobody uses them */
   size_t num_batch_streams, num_add_streams;
+  rv_untold *untold;      /* client/untold.h; NULL: nothing is */
   rv_batch *free_batches; /* memory for the next batch */
   size_t num_free_batches;
   /* ---- the loop's ---- */

@@ -5,27 +5,6 @@
 
 #include "reverie/writer.h"
 
-#define REMOTE_TEST(name)                                                                                                        \
-  static void name##_body(fixture *f);                                                                                           \
-  static void name##_over_loopback(void **state)                                                                                 \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    fixture f;                                                                                                                   \
-    set_up(&f, LOOPBACK);                                                                                                        \
-    name##_body(&f);                                                                                                             \
-    tear_down(&f);                                                                                                               \
-  }                                                                                                                              \
-  static void name##_over_a_unix_socket(void **state)                                                                            \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    fixture f;                                                                                                                   \
-    set_up(&f, UNIX_SOCKET);                                                                                                     \
-    name##_body(&f);                                                                                                             \
-    tear_down(&f);                                                                                                               \
-  }                                                                                                                              \
-  static void name##_body(fixture *f)
-#define EVERY_REMOTE_WAY(name) cmocka_unit_test(name##_over_loopback), cmocka_unit_test(name##_over_a_unix_socket)
-
 REMOTE_TEST(without_a_server_every_verb_ends_in_its_time)
 {
   rv_error err;

@@ -163,6 +163,28 @@ static inline void tear_down(fixture *f)
 #define EVERY_WAY(name)                                                                                                          \
   cmocka_unit_test(name##_in_process), cmocka_unit_test(name##_over_loopback), cmocka_unit_test(name##_over_a_unix_socket)
 
+/* The same of one that has a meaning from a server elsewhere only. */
+#define REMOTE_TEST(name)                                                                                                        \
+  static void name##_body(fixture *f);                                                                                           \
+  static void name##_over_loopback(void **state)                                                                                 \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    fixture f;                                                                                                                   \
+    set_up(&f, LOOPBACK);                                                                                                        \
+    name##_body(&f);                                                                                                             \
+    tear_down(&f);                                                                                                               \
+  }                                                                                                                              \
+  static void name##_over_a_unix_socket(void **state)                                                                            \
+  {                                                                                                                              \
+    (void)state;                                                                                                                 \
+    fixture f;                                                                                                                   \
+    set_up(&f, UNIX_SOCKET);                                                                                                     \
+    name##_body(&f);                                                                                                             \
+    tear_down(&f);                                                                                                               \
+  }                                                                                                                              \
+  static void name##_body(fixture *f)
+#define EVERY_REMOTE_WAY(name) cmocka_unit_test(name##_over_loopback), cmocka_unit_test(name##_over_a_unix_socket)
+
 static const rv_wait at_once __attribute__((unused)) = {.timeout_ms = 0};
 static const rv_wait shortly __attribute__((unused)) = {.timeout_ms = 100};
 static const rv_wait long_enough __attribute__((unused)) = {.timeout_ms = 30000};

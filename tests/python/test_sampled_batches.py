@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reverie
 from conftest import make_table
-from reverie.errors import FailedPreconditionError
+from reverie.errors import FailedPreconditionError, ResourceExhaustedError
 from waiting import Call, wait_until_waiting
 
 
@@ -111,6 +111,37 @@ def test_batches_drawn_ahead_have_the_size_at_each_draw(team):
         batch = sampler.sample_batch("t", 16)
         writer.add("t", {"i": 0})
         np.testing.assert_allclose(weights(batch), np.ones(16))
+
+
+# ---- short batches ----
+
+
+def test_what_made_a_batch_short_is_raised_by_the_next_call(serve):
+    server, writer = serve(make_table(max_times_sampled=1), address="127.0.0.1:0")
+    client = reverie.Client(server.address, max_message_bytes=100_000)
+    small, large = {"x": np.zeros(10, np.uint8)}, {"x": np.zeros(200_000, np.uint8)}
+    for row in (small, small, large, small):
+        writer.add("t", row)
+    assert len(client.sample_batch("t", 4, unequal="list")) == 2
+    writer.add("t", small)
+    with pytest.raises(ResourceExhaustedError, match=r"2 of 4 items.*max_message_bytes"):
+        client.sample_batch("t", 1)
+    assert len(client.sample_batch("t", 1)) == 1
+
+
+def test_what_makes_every_other_batch_short_does_not_stay_untold(serve):
+    server, writer = serve(make_table(sampler=reverie.selectors.Uniform()), address="127.0.0.1:0")
+    client = reverie.Client(server.address, max_message_bytes=100_000)
+    for size in [10] * 9 + [200_000]:
+        writer.add("t", {"x": np.zeros(size, np.uint8)})
+    short = told = 0
+    for _ in range(40):
+        try:
+            short += len(client.sample_batch("t", 64, unequal="list")) < 64
+        except ResourceExhaustedError as error:
+            told += "of 64 items" in str(error)
+    assert short > 0
+    assert told in (short, short - 1)
 
 
 def test_a_batch_of_one_is_drawn_whatever_else_the_table_holds(connect):
