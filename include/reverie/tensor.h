@@ -51,7 +51,7 @@ typedef struct rv_bytes {
 typedef struct rv_tensor {
   rv_dtype dtype;
   uint32_t rank;        /* 0..RV_MAX_RANK for a step's cell */
-  const int64_t *shape; /* rank sizes, each >= 0 */
+  const int64_t *shape; /* rank sizes, each >= 0; may be NULL when rank is 0 */
   const void *data;     /* contiguous, row-major; rv_bytes[] for RV_STRING; may be NULL when there are no elements */
 } rv_tensor;
 

@@ -4,6 +4,7 @@
 
 #include "client/add_remote.h"
 #include "client/await.h"
+#include "tensor/codec.h"
 
 enum { STACK_COLUMNS = 16, STACK_SIZES = 64 };
 
@@ -81,12 +82,20 @@ typedef struct stretched {
   void *memory; /* when those do not suffice */
 } stretched;
 
+static rv_code fail_no_shape(const rv_tensor *column, size_t index, rv_error *err)
+{
+  rv_code code = rv_fail_no_shape(err, column->rank);
+  rv_error_prefix(err, "column %zu", index);
+  return code;
+}
+
 static rv_code count_sizes(const rv_tensor *columns, size_t num_columns, size_t *sizes, rv_error *err)
 {
   *sizes = num_columns;
   for (size_t i = 0; i < num_columns; i++) {
     if (columns[i].rank > RV_MAX_RANK)
       return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu: rank %u is more than %d", i, (unsigned)columns[i].rank, RV_MAX_RANK);
+    if (columns[i].rank > 0 && columns[i].shape == NULL) return fail_no_shape(&columns[i], i, err);
     *sizes += columns[i].rank;
   }
   return RV_OK;
@@ -117,6 +126,20 @@ static rv_code stretch(stretched *memory, const rv_tensor *columns, size_t num_c
   return RV_OK;
 }
 
+/* RV_INVALID_ARGUMENT, which a row came back with that had got a dimension: where one of its shapes was refused, in terms of that shape as
+ * it was given. */
+static rv_code explain_row(const char *table, const rv_tensor *columns, size_t num_columns, rv_error *err)
+{
+  for (size_t i = 0; i < num_columns; i++) {
+    size_t elements, bytes;
+    rv_error given;
+    if (rv_shape_elements(columns[i].dtype, columns[i].rank, columns[i].shape, &elements, &bytes, &given) == RV_OK) continue;
+    rv_error_prefix(&given, "table \"%s\": column %zu", table, i);
+    return rv_error_copy(err, &given);
+  }
+  return RV_INVALID_ARGUMENT;
+}
+
 rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, double priority,
                       uint64_t *key, const rv_wait *wait, rv_error *err)
 {
@@ -145,7 +168,7 @@ rv_code rv_client_add_named(rv_client *client, const char *table, uint64_t namin
   size_t added;
   code = add_rows(client, &add, &added, wait, err);
   if (memory.memory != NULL) free(memory.memory);
-  return code;
+  return code == RV_INVALID_ARGUMENT ? explain_row(table, columns, num_columns, err) : code;
 }
 
 /* ---- many ---- */
@@ -159,6 +182,7 @@ static rv_code check_columns(const rv_tensor *columns, size_t num_columns, size_
     if (columns[i].rank == 0 || columns[i].rank > RV_MAX_RANK + 1)
       return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu: rank %u is not between 1 and %d; the first dimension counts the rows",
                      i, (unsigned)columns[i].rank, RV_MAX_RANK + 1);
+    if (columns[i].shape == NULL) return fail_no_shape(&columns[i], i, err);
     if (columns[i].shape[0] < 0 || (uint64_t)columns[i].shape[0] != n)
       return rv_fail(err, RV_INVALID_ARGUMENT, "column %zu has %lld rows, not %zu", i, (long long)columns[i].shape[0], n);
   }

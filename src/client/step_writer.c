@@ -178,7 +178,14 @@ rv_code rv_step_writer_append_sequence(rv_step_writer *steps, const rv_tensor *c
   if (code == RV_OK) code = begin(steps, num_columns, err);
   if (code != RV_OK) return code;
   for (size_t i = 0; i < num_columns; i++) {
-    if (columns[i].rank == 0 || columns[i].shape == NULL || columns[i].shape[0] < 1 || columns[i].shape[0] != columns[0].shape[0])
+    size_t elements, bytes;
+    if (columns[i].rank > 0)
+      code = rv_shape_elements(columns[i].dtype, columns[i].rank, columns[i].shape, &elements, &bytes, err);
+    if (code != RV_OK) {
+      rv_error_prefix(err, "column %zu", i);
+      return code;
+    }
+    if (columns[i].rank == 0 || columns[i].shape[0] < 1 || columns[i].shape[0] != columns[0].shape[0])
       return rv_fail(err, RV_INVALID_ARGUMENT,
                      "AppendSequence: all columns must have the same leading dimension of at least 1; column "
                      "%zu has another",

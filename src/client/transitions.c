@@ -244,6 +244,11 @@ static rv_code check_given(const rv_transitions *transitions, const rv_tensor *c
   if (column->rank == 0 || column->rank > RV_MAX_RANK + 1)
     return rv_fail(err, RV_INVALID_ARGUMENT, "%s has %u dimensions; a step is given as [%zu, ...row], one row an environment",
                    label, (unsigned)column->rank, transitions->num_envs);
+  if (column->shape == NULL) {
+    rv_code code = rv_fail_no_shape(err, column->rank);
+    rv_error_prefix(err, "%s", label);
+    return code;
+  }
   if (column->shape[0] < 0 || (uint64_t)column->shape[0] != transitions->num_envs)
     return rv_fail(err, RV_INVALID_ARGUMENT, "%s has %lld rows; this writer has %zu environments, and each has one row a step",
                    label, (long long)column->shape[0], transitions->num_envs);
@@ -316,7 +321,8 @@ static rv_code check_known(const rv_transitions *transitions, const rv_tensor *c
   char label[LABEL_MAX];
   for (uint32_t i = 0; i < transitions->num_columns; i++) {
     const rv_tensor *column = &columns[i];
-    if (column->rank > 0 && column->shape[0] == (int64_t)transitions->num_envs && fits_frame(transitions, column, i)) {
+    if (column->rank > 0 && column->shape != NULL && column->shape[0] == (int64_t)transitions->num_envs &&
+        fits_frame(transitions, column, i)) {
       if (column->data == NULL && transitions->given[i].row_bytes > 0)
         return rv_fail(err, RV_INVALID_ARGUMENT, "%s: it has no data", label_of(&transitions->given[i], i, label));
       continue;

@@ -24,6 +24,7 @@ static inline bool rv_form_is_of_row(const rv_form *form, const rv_tensor *colum
     uint32_t rank = column->rank;
     if (column->dtype != spec->dtype || rank != (uint32_t)spec->rank || (column->data == NULL && form->column_bytes[c] > 0))
       return false;
+    if (rank > 0 && column->shape == NULL) return false;
     for (uint32_t d = 0; d < rank; d++)
       if (column->shape[d] != spec->shape[d]) return false;
   }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "tensor/codec.h"
 
 /* ---- copying ---- */
 
@@ -70,6 +71,11 @@ rv_code rv_signature_check(const rv_signature *signature, rv_error *err)
     if (spec->rank < -1 || spec->rank > RV_MAX_RANK + 1)
       return rv_fail(err, RV_INVALID_ARGUMENT, "signature of column %zu \"%s\": rank %d; -1 (unknown) to %d are possible", i,
                      spec->name == NULL ? "" : spec->name, (int)spec->rank, RV_MAX_RANK + 1);
+    if (spec->rank > 0 && spec->shape == NULL) {
+      rv_code code = rv_fail_no_shape(err, (uint32_t)spec->rank);
+      rv_error_prefix(err, "signature of column %zu \"%s\"", i, spec->name == NULL ? "" : spec->name);
+      return code;
+    }
     for (int32_t d = 0; d < spec->rank; d++)
       if (spec->shape[d] < -1)
         return rv_fail(err, RV_INVALID_ARGUMENT, "signature of column %zu \"%s\": dimension %d has size %lld; -1 means any", i,

@@ -79,6 +79,10 @@ static void a_configuration_that_is_wrong_names_table_and_field(void **state)
   bad = good;
   bad.signature = &signature;
   refuses(&bad, 1, RV_INVALID_ARGUMENT, "signature of column 0 \"obs\"");
+  const rv_spec shapeless = {.name = "obs", .dtype = RV_FLOAT32, .rank = 2};
+  const rv_signature without_shape = {.specs = &shapeless, .num_specs = 1};
+  bad.signature = &without_shape;
+  refuses(&bad, 1, RV_INVALID_ARGUMENT, "signature of column 0 \"obs\": its rank is 2 and its shape NULL");
 }
 
 static void tables_are_found_by_name(void **state)

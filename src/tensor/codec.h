@@ -17,7 +17,9 @@ typedef struct rv_encoded {
   size_t content_size;
 } rv_encoded;
 
-/* Product of the sizes; RV_INVALID_ARGUMENT for a negative size or an overflow (of elements x dtype size in 63 bits). */
+/* RV_INVALID_ARGUMENT: so many dimensions, and a shape that is NULL. */
+rv_code rv_fail_no_shape(rv_error *err, uint32_t rank);
+/* Product of the sizes; RV_INVALID_ARGUMENT for a shape that is NULL, a negative size or an overflow (of elements x dtype size in 63 bits). */
 rv_code rv_shape_elements(rv_dtype dtype, uint32_t rank, const int64_t *shape, size_t *elements, size_t *bytes, rv_error *err);
 
 /* Appends the content of a tensor [rows, ...row shape] whose rows lie `row_stride` bytes apart. Strings: rows are rv_bytes[].

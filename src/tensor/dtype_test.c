@@ -51,6 +51,8 @@ static void shapes_that_cannot_be_are_refused(void **state)
   assert_int_equal(rv_shape_elements(RV_INT64, 2, huge, &elements, &bytes, &err), RV_INVALID_ARGUMENT);
   const int64_t hidden[] = {0, INT64_MAX, INT64_MAX};
   assert_int_equal(rv_shape_elements(RV_INT8, 3, hidden, &elements, &bytes, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(rv_shape_elements(RV_INT8, 2, NULL, &elements, &bytes, &err), RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "give 2 sizes"));
   int64_t ones[RV_MAX_RANK + 2];
   for (int i = 0; i < RV_MAX_RANK + 2; i++) ones[i] = 1;
   assert_int_equal(rv_shape_elements(RV_INT8, RV_MAX_RANK + 1, ones, &elements, &bytes, &err), RV_OK);

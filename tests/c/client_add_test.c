@@ -285,6 +285,38 @@ TEST(rows_that_come_piece_by_piece_can_be_cancelled)
   rv_cancel_free(cancel);
 }
 
+enum { FULL = 1000 }; /* rows that the table has room for */
+
+TEST(a_shape_that_cannot_be_is_refused_as_it_was_given)
+{
+  rv_error err;
+  static const int64_t negative[] = {-1}, huge[] = {INT64_MAX}, none[] = {1, -2};
+  static float data[FULL][2];
+  add_values(f->client, "replay", 1);
+  static const int64_t full[] = {FULL, 2};
+  rv_tensor rows = {.dtype = RV_FLOAT32, .rank = 2, .shape = full, .data = data};
+  for (int is_full = 0; is_full < 2; is_full++) {
+    rv_tensor row = {.dtype = RV_FLOAT32, .rank = 1, .shape = NULL, .data = data};
+    assert_code(rv_client_add(f->client, "replay", &row, 1, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+    assert_says("column 0");
+    assert_says("its rank is 1 and its shape NULL; give 1 size, or rank 0");
+    assert_code(rv_client_add_batch(f->client, "replay", &row, 1, 1, NULL, NULL, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+    assert_says("column 0: its rank is 1 and its shape NULL");
+    row.shape = negative;
+    assert_code(rv_client_add(f->client, "replay", &row, 1, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+    assert_says("table \"replay\": column 0: dimension 0 has the negative size -1");
+    row.shape = huge;
+    assert_code(rv_client_add(f->client, "replay", &row, 1, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+    assert_says("table \"replay\": column 0: the sizes of its shape multiply to more bytes than 63 bits count");
+    row.shape = none;
+    row.rank = 2;
+    assert_code(rv_client_add_batch(f->client, "replay", &row, 1, 1, NULL, NULL, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+    assert_says("column 0: dimension 1 has the negative size -2");
+    assert_ok(rv_client_add_batch(f->client, "replay", &rows, 1, FULL, NULL, NULL, NULL, &long_enough, &err));
+    add_values(f->client, "replay", 2); /* which take the places of others */
+  }
+}
+
 TEST(what_does_not_fit_is_refused)
 {
   rv_error err;
@@ -478,6 +510,7 @@ int main(void)
                                      EVERY_WAY(a_blocked_add_can_be_cancelled),
                                      EVERY_WAY(rows_that_come_piece_by_piece_come_in_order_as_there_is_room),
                                      EVERY_WAY(rows_that_come_piece_by_piece_can_be_cancelled),
+                                     EVERY_WAY(a_shape_that_cannot_be_is_refused_as_it_was_given),
                                      EVERY_WAY(what_does_not_fit_is_refused),
                                      EVERY_WAY(many_threads_may_add),
                                      EVERY_WAY(an_add_that_timed_out_is_not_let_in_by_what_the_client_asks_next),

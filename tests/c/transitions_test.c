@@ -471,6 +471,10 @@ static void refuses_bad_steps(bool remote)
     FAILS(RV_INVALID_ARGUMENT, "column 2 \"reward\" has 2 rows; this writer has 3 environments",
           rv_transitions_add(writer, s.columns, 3, NULL, NULL, &patient, error));
     make_small(&s, 3);
+    s.columns[2].shape = NULL;
+    FAILS(RV_INVALID_ARGUMENT, "\"reward\": its rank is 1 and its shape NULL",
+          rv_transitions_add(writer, s.columns, 3, NULL, NULL, &patient, error));
+    make_small(&s, 3);
     s.shape[1] = 3;
     FAILS(RV_INVALID_ARGUMENT, "column 0 \"obs\": it is a stack of 2 frames",
           rv_transitions_add(writer, s.columns, 3, NULL, NULL, &patient, error));

@@ -566,6 +566,14 @@ static void the_step_writer_makes_items_of_the_last_steps(bool remote)
   int64_t shape[1] = {5};
   rv_tensor sequence = {.dtype = RV_INT32, .rank = 1, .shape = shape, .data = values}, one = {.dtype = RV_INT32, .data = values};
   FAILS(RV_INVALID_ARGUMENT, "AppendSequence", rv_step_writer_append_sequence(writer, &one, 1, NULL, error));
+  rv_tensor bad = {.dtype = RV_INT32, .rank = 1, .data = values};
+  FAILS(RV_INVALID_ARGUMENT, "shape", rv_step_writer_append(writer, &bad, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "column 0: its rank is 1 and its shape NULL",
+        rv_step_writer_append_sequence(writer, &bad, 1, NULL, error));
+  bad.rank = 2;
+  bad.shape = (const int64_t[]){5, -3};
+  FAILS(RV_INVALID_ARGUMENT, "column 0: dimension 1 has the negative size -3",
+        rv_step_writer_append_sequence(writer, &bad, 1, NULL, error));
   OK(rv_step_writer_append_sequence(writer, &sequence, 1, NULL, error));
   FAILS(RV_INVALID_ARGUMENT, "inconsistent", rv_step_writer_append(writer, (rv_tensor[]){one, one}, 2, NULL, error));
   FAILS(RV_INVALID_ARGUMENT, "num_timesteps", rv_step_writer_create_item(writer, "plain", 0, 1, NULL, NULL, error));
