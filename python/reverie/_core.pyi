@@ -213,10 +213,14 @@ class Client:
         batch_size : int
         timeout : float or None
             Seconds. When it runs out, what was drawn is returned: the batch is then shorter than batch_size.
+            It is shorter, too, if something fails on the way from a server elsewhere once some items are here, such as one that
+            is larger than max_message_bytes: they are returned, and the next call for the table raises what failed, before it draws.
         out : nest of arrays or callable, optional
-            Filled instead of new arrays: C-contiguous, writable, [batch_size, ...] and of the columns' dtypes, in column
-            order. Everything but the columns' own shapes and dtypes is checked before anything is drawn. Or a function that is called with
-            shape and dtype of each column but strings and returns such an array, for memory of a special kind (pinned, shared, mapped).
+            Filled instead of new arrays: C-contiguous, writable, [batch_size, ...] and of the columns' dtypes, in a nest with
+            the items' keys, or a list in column order. Checked before anything is drawn is all but the columns' own shapes and
+            dtypes, and keys that come with the items: those of a signature do not (see Returns). Or a function that is called
+            with shape and dtype of each column but strings and returns such an array, for memory of a special kind (pinned,
+            shared, mapped).
         unequal : {'error', 'pad', 'list'}
             Items of unequal length: an error before anything is counted, zeros up to the longest (see ReplayBatch.lengths),
             or lists of one array an item. 'pad' also fills up rows of different shapes, in each dimension.

@@ -103,11 +103,44 @@ static int describe(gathering *g, const rv_batch *drawn, const handle_object *ha
   return 0;
 }
 
+/* `out` has other keys than the items: the first that differs. 0: it has their names all the same. */
+static int raise_other_keys(const batch_call *call, const handle_object *handle, structure_object *items)
+{
+  const char *const *given = structure_names(call->out->structure), *const *names = given == NULL ? NULL : structure_names(items);
+  if (names == NULL) return -1;
+  size_t i = 0;
+  while (i < items->num_leaves && strcmp(given[i], names[i]) == 0) i++;
+  if (i == items->num_leaves) return 0;
+  PyObject *where = batch_out_place(call->out, i);
+  if (where == NULL) return -1;
+  PyErr_Format(PyExc_ValueError,
+               "%U is for column %zu, which is \"%s\" in the items of table \"%s\"; give a nest with their keys, or a list of "
+               "arrays in column order",
+               where, i, names[i], handle->text);
+  Py_DECREF(where);
+  return -1;
+}
+
+/* Arrays in a nest go by its keys, where the items' are known (`items`; NULL: they are not); in a flat list by their numbers. -1 with an
+ * exception. */
+static int check_keys(const batch_call *call, const handle_object *handle, structure_object *items)
+{
+  structure_object *given = call->out == NULL ? NULL : call->out->structure;
+  if (given == NULL || items == NULL || given->num_leaves != items->num_leaves || tree_is_flat(given->root)) return 0;
+  int alike = tree_keys_are_alike(given->root, items->root);
+  return alike == 0 ? raise_other_keys(call, handle, items) : alike < 0 ? -1 : 0;
+}
+
 /* The arrays, which are taken, in the nest of items with this naming. */
-static PyObject *nest(gathering *g, const handle_object *handle, uint64_t naming)
+static PyObject *nest(gathering *g, const batch_call *call, const handle_object *handle, uint64_t naming)
 {
   structure_object *structure = client_structure(handle, g->num_columns, naming);
-  PyObject *out = gathering_nest(g, structure);
+  PyObject *out = NULL;
+  if (check_keys(call, handle, structure) < 0) {
+    gathering_drop(g);
+  } else {
+    out = gathering_nest(g, structure);
+  }
   Py_XDECREF((PyObject *)structure);
   return out;
 }
@@ -119,7 +152,7 @@ static PyObject *gathered(client_object *self, rv_batch *drawn, scratch *s, cons
   if (gathering_init(&g, self, s, rv_batch_size(drawn), num_columns, call->out) < 0) return NULL;
   g.maker = call->maker;
   if (describe(&g, drawn, handle) == 0 && gathering_make(&g) == 0 && gather(&g, drawn) == 0)
-    return nest(&g, handle, rv_batch_naming(drawn));
+    return nest(&g, call, handle, rv_batch_naming(drawn));
   gathering_drop(&g);
   return NULL;
 }
@@ -286,14 +319,15 @@ static rv_code sample_into(gathering *g, const batch_call *call, const handle_ob
   return code;
 }
 
-static PyObject *finished(gathering *g, batch_object *owned_batch, const rv_batch_arrays *arrays, const handle_object *handle)
+static PyObject *finished(gathering *g, const batch_call *call, batch_object *owned_batch, const rv_batch_arrays *arrays,
+                          const handle_object *handle)
 {
   bool whole = arrays->count == g->n;
   owned_batch->n = arrays->count;
   owned_batch->table_size = arrays->table_size;
   owned_batch->has_sizes = arrays->sizes_differ;
   if (whole || gathering_shorten(g, arrays->count) == 0) {
-    owned_batch->data = nest(g, handle, arrays->naming);
+    owned_batch->data = nest(g, call, handle, arrays->naming);
   } else {
     gathering_drop(g);
   }
@@ -321,7 +355,7 @@ static PyObject *try_layout(client_object *self, scratch *s, const batch_call *c
     return NULL;
   }
   rv_code code = sample_into(&g, call, handle, layout, batch, &arrays, &wait, &err);
-  if (code == RV_OK) return finished(&g, batch, &arrays, handle);
+  if (code == RV_OK) return finished(&g, call, batch, &arrays, handle);
   gathering_drop(&g);
   Py_XDECREF((PyObject *)batch);
   if (arrays.found == NULL || wait.raised) {
@@ -366,6 +400,7 @@ static PyObject *draw_into(client_object *self, scratch *s, const batch_call *ca
 
 static PyObject *sample(client_object *self, scratch *s, const batch_call *call, handle_object *handle)
 {
+  if (check_keys(call, handle, handle->signature) < 0) return NULL;
   /* one item of any kind will do, whatever else the table holds, unless it is for arrays that are there */
   bool any_will_do = self->in_process && call->batch_size == 1 && call->out == NULL;
   if (call->unequal == RV_UNEQUAL_ERROR && !any_will_do) return draw_into(self, s, call, handle);

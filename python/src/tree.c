@@ -672,3 +672,25 @@ int tree_grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves)
 {
   return grow(state, node, nest, num_leaves, NULL, 1);
 }
+
+/* ---- two trees ---- */
+
+int tree_keys_are_alike(const tree *a, const tree *b)
+{
+  if (a->kind == TREE_LEAF || b->kind == TREE_LEAF) return a->kind == b->kind;
+  if (a->n != b->n || (a->key == NULL) != (b->key == NULL)) return 0;
+  int alike = 1;
+  for (size_t i = 0; alike > 0 && i < a->n; i++) {
+    if (a->key != NULL) alike = PyObject_RichCompareBool(a->key[i], b->key[i], Py_EQ);
+    if (alike > 0) alike = tree_keys_are_alike(a->child[i], b->child[i]);
+  }
+  return alike;
+}
+
+bool tree_is_flat(const tree *node)
+{
+  if (node->kind == TREE_LEAF) return true;
+  for (size_t i = 0; i < node->n; i++)
+    if (node->child[i]->kind != TREE_LEAF) return false;
+  return node->key == NULL;
+}

@@ -44,6 +44,11 @@ int tree_kind_of(core_state *state, PyObject *nest);
 int tree_flatten(core_state *state, const tree *node, PyObject *nest, PyObject **leaves);
 /* A nest of the leaves (borrowed); None for a leaf of a higher number, with which a tree grew meanwhile. NULL with an exception. */
 PyObject *tree_unflatten(const tree *node, PyObject *const *leaves, size_t num_leaves);
+/* Do two trees have the same keys in the same places? Lists and tuples are alike, and so are dicts, named tuples and attrs classes whose keys
+ * come in one order. -1 with an exception, a key's. */
+int tree_keys_are_alike(const tree *a, const tree *b);
+/* Nothing but leaves, without keys: their numbers are all that tells them apart. */
+bool tree_is_flat(const tree *node);
 /* A list of the leaves' paths: tuples of keys, indices and field names. */
 PyObject *tree_paths(const tree *node, size_t num_leaves);
 /* Puts that leaf's path before the sentence of the exception that is set. */

@@ -113,6 +113,38 @@ def test_batches_drawn_ahead_have_the_size_at_each_draw(team):
         np.testing.assert_allclose(weights(batch), np.ones(16))
 
 
+def arrays(*names):
+    """One nest of arrays for rows(4), with these names in sorted order."""
+    return dict(zip(sorted(names), (np.zeros((4, 2), np.float32), np.zeros(4, np.int64)), strict=True))
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_out_with_other_keys_than_the_items_is_refused(connect, signed):
+    signature = {"obs": reverie.TensorSpec((2,), np.float32), "reward": reverie.TensorSpec((), np.int64)}
+    client = connect(make_table(signature=signature if signed else None))
+    client.add_batch("t", rows(4))
+    for _ in range(2):  # what the items look like is known the second time
+        with pytest.raises(ValueError, match=r"out\['action'\] is for column 0, which is .obs. in the items of table .t."):
+            client.sample_batch("t", 4, out=arrays("action", "reward"))
+    with pytest.raises(ValueError, match=r"out\['obs'\]\['x'\] is for column 0, which is .obs."):
+        client.sample_batch("t", 4, out={"obs": {"x": arrays("obs", "reward")["obs"]}, "reward": np.zeros(4, np.int64)})
+    with pytest.raises(ValueError, match=r"out\['sum'\] is for column 1"):
+        client.sample_batch("t", 4, out=arrays("obs", "sum"), unequal="pad")
+    drawn = client.server_info()["t"].rate_limiter_info.sample_stats.completed
+    assert (drawn == 0) == signed  # else their keys come with the items
+    for out in (arrays("obs", "reward"), list(arrays("obs", "reward").values()), tuple(arrays("obs", "reward").values())):
+        assert set(client.sample_batch("t", 4, out=out).data) == {"obs", "reward"}
+
+
+def test_out_may_have_any_keys_where_nobody_knows_the_items_names(team):
+    sampler, writer = team(2)
+    writer.add_batch("t", rows(4))
+    out = arrays("a", "b")
+    data = sampler.sample_batch("t", 4, out=out).data
+    assert data[0] is out["a"]
+    assert data[1] is out["b"]
+
+
 # ---- short batches ----
 
 
