@@ -21,7 +21,7 @@ def serve() -> Iterator[object]:
     servers = []
 
     def make(*tables: reverie.Table) -> reverie.Client:
-        servers.append(reverie.Server(tables, address="127.0.0.1:0"))
+        servers.append(reverie.Server(tables, address="127.0.0.1:0", seed=1))  # what a random remover takes decides how much
         return reverie.Client(servers[-1].address)
 
     yield make
