@@ -5,10 +5,11 @@
 #include "base/error.h"
 #include "client/client.h"
 
-/* The table of that name in the client's store; RV_NOT_FOUND lists the names there are. */
+/* The table of that name in the client's store; RV_NOT_FOUND lists the names there are, RV_INVALID_ARGUMENT says that this can be none. */
 static inline rv_code rv_client_find_table(rv_client *client, const char *name, rv_table **out, rv_error *err)
 {
-  return rv_store_find_named(client->store, name, out, err);
+  rv_code code = rv_store_find_named(client->store, name, out, err);
+  return code == RV_NOT_FOUND && rv_client_check_name(name, err) != RV_OK ? RV_INVALID_ARGUMENT : code;
 }
 
 /* Before submitting: the waiter opens the gate when it completes. `deadline_ns` is for those who look at the table's waiting

@@ -36,8 +36,9 @@ rv_code rv_client_check_name(const char *table, rv_error *err)
 rv_code rv_client_check_table(const rv_client *client, const char *table, rv_error *err)
 {
   if (table == NULL || table[0] == '\0') return rv_fail(err, RV_INVALID_ARGUMENT, "no table was named");
-  rv_code code = rv_client_check_name(table, err);
-  return code == RV_OK ? rv_client_check(client, err) : code;
+  rv_code code = rv_client_check(client, err);
+  if (code != RV_OK || client->store != NULL) return code; /* there it is looked up at once */
+  return rv_client_check_name(table, err);
 }
 
 /* ---- new and free ---- */

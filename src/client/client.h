@@ -63,7 +63,7 @@ static inline rv_code rv_client_check(const rv_client *client, rv_error *err)
 {
   return rv_maker_is_this_process(&client->maker) ? RV_OK : rv_client_fail_forked(client, err);
 }
-/* The same, and that a table was named, as a table may be called. */
+/* The same, and that a table was named; of a client elsewhere also that it may be called so. */
 rv_code rv_client_check_table(const rv_client *client, const char *table, rv_error *err);
 /* RV_INVALID_ARGUMENT: the name is not UTF-8. A server refuses a message that has it, and all else that is in it. */
 rv_code rv_client_check_name(const char *table, rv_error *err);
