@@ -154,7 +154,7 @@ typedef struct rv_batch_arrays {
       sizes_differ; /* the table grew or shrank between the draws: table_sizes has each draw's size, which its probability goes with.
                          false: at every draw it was table_size, and table_sizes is left as it was */
   uint64_t naming;  /* as rv_batch_naming */
-  rv_layout *found; /* with RV_FAILED_PRECONDITION: what the items look like, the caller's to unref; else NULL */
+  rv_layout *found; /* with RV_FAILED_PRECONDITION: what the items look like, the caller's to unref; NULL: not known, or else */
   rv_batch *drawn;  /* with `found`: what a server elsewhere drew and counted, the caller's to free; else NULL */
 } rv_batch_arrays;
 

@@ -427,7 +427,7 @@ def raw_config(given: Any) -> tuple[Any, ...]:
         structure = nest.Structure(list(config.flat))
     nodes = [_raw_node(node) for node in config.flat]
     return (
-        _arguments.text("a config's table", config.table),
+        _arguments.name("a config's table", config.table),
         nodes,
         [_raw_condition(each) for each in config.conditions],
         _raw_priority(config),

@@ -67,18 +67,23 @@ static void end(rv_store *store)
 }
 
 /* Rows that begin with the numbers from `first` on. */
-static void add_rows(int64_t first, int64_t n, uint64_t *keys)
+static void add_rows_of(rv_dtype dtype, int64_t first, int64_t n, uint64_t *keys)
 {
   static int64_t values[AT_ONCE][ROW];
   for (int64_t done = 0; done < n; done += AT_ONCE) {
     int64_t shape[2] = {n - done < AT_ONCE ? n - done : AT_ONCE, ROW};
     for (int64_t i = 0; i < shape[0]; i++) values[i][0] = first + done + i;
-    rv_tensor column = {.dtype = RV_INT64, .rank = 2, .shape = shape, .data = values};
+    rv_tensor column = {.dtype = dtype, .rank = 2, .shape = shape, .data = values};
     rv_rows rows = {.columns = &column, .num_columns = 1, .n = (size_t)shape[0], .keys = keys == NULL ? NULL : keys + done};
     rows.waiter.deadline_ns = INT64_MAX;
     assert_int_equal(rv_table_insert_rows(watched.table, &rows), RV_SUBMIT_DONE);
     must(rows.waiter.code, &rows.waiter.error);
   }
+}
+
+static void add_rows(int64_t first, int64_t n, uint64_t *keys)
+{
+  add_rows_of(RV_INT64, first, n, keys);
 }
 
 static void expect(uint64_t key, int64_t number)
@@ -112,6 +117,41 @@ static void a_table_that_fills_takes_huge_pages_without_its_lock(void **state)
   end(store);
 }
 
+static void two_kinds_of_rows_by_turns_have_each_their_own(void **state)
+{
+  (void)state;
+  rv_table_config config = rv_table_config_default("t", ITEMS);
+  rv_store *store = begin(&config);
+  for (int64_t i = 0; i < ITEMS / 2; i += AT_ONCE) {
+    add_rows_of(RV_INT64, i, AT_ONCE, NULL);
+    add_rows_of(RV_FLOAT64, i, AT_ONCE, NULL);
+  }
+  assert_int_equal(watched.under, 0);
+  assert_in_range(watched.without, ITEMS / 8192 + ITEMS / 32768 - 4, ITEMS / 8192 + ITEMS / 32768 + 2);
+  end(store);
+}
+
+/* Chunks that came from elsewhere say nothing about the segments of rows. */
+static void rows_may_follow_items_of_chunks(void **state)
+{
+  (void)state;
+  rv_table_config config = rv_table_config_default("t", ITEMS);
+  rv_store *store = begin(&config);
+  rv_chunk *chunk = encoded_numbers(0, ROW, 1, false);
+  rv_trajectory *item = trajectory_of(store, chunk, 0, ROW);
+  for (int i = 0; i < 10000; i++) {
+    rv_insert one = {.choose_key = true, .priority = 1, .trajectory = item};
+    one.waiter.deadline_ns = INT64_MAX;
+    assert_int_equal(rv_table_insert(watched.table, &one), RV_SUBMIT_DONE);
+  }
+  add_rows(0, ITEMS, NULL);
+  add_rows(0, ITEMS, NULL);
+  audit_table(watched.table);
+  rv_trajectory_unref(item);
+  rv_chunk_unref(chunk);
+  end(store);
+}
+
 static void items_of_chunks_have_their_room_made_too(void **state)
 {
   (void)state;
@@ -136,7 +176,7 @@ static void items_of_chunks_have_their_room_made_too(void **state)
   end(store);
 }
 
-/* A table that has only begun, that may hold few bytes, or whose rows are not copied under its lock has nothing more than it needs. */
+/* A table that has only begun, or may hold few bytes, has nothing more than it needs. */
 static void others_have_nothing_ahead(void **state)
 {
   (void)state;
@@ -190,6 +230,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_table_that_fills_takes_huge_pages_without_its_lock),
+      cmocka_unit_test(two_kinds_of_rows_by_turns_have_each_their_own),
+      cmocka_unit_test(rows_may_follow_items_of_chunks),
       cmocka_unit_test(items_of_chunks_have_their_room_made_too),
       cmocka_unit_test(others_have_nothing_ahead),
       cmocka_unit_test(what_is_made_in_vain_goes),

@@ -120,7 +120,7 @@ static inline void audit_items(const rv_table *table)
   for (size_t i = 0; i < RV_MAX_TEMPLATES; i++) {
     const rv_template *entry = &books->templates.entry[i];
     assert_int_equal(entry->items, uses[i]);
-    if (entry->trajectory != NULL) memory += rv_trajectory_box_of(entry->trajectory)->memory;
+    if (entry->items > 0) memory += rv_trajectory_box_of(entry->trajectory)->memory;
   }
   assert_int_equal(books->templates.memory, memory);
   assert_true((int64_t)count <= table->config.max_size);

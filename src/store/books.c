@@ -494,7 +494,6 @@ static bool make_place(rv_templates *templates, uint32_t limit, uint16_t *number
   for (uint32_t tried = 0; tried < limit; tried++) {
     uint32_t at = templates->hand++ % limit;
     if (templates->entry[at].items > 0) continue;
-    templates->memory -= rv_trajectory_box_of(templates->entry[at].trajectory)->memory;
     rv_trajectory_unref(templates->entry[at].trajectory);
     templates->entry[at].trajectory = NULL;
     memset(templates->by_hash, 0, sizeof templates->by_hash);
@@ -525,7 +524,6 @@ rv_code rv_books_template(rv_books *books, rv_trajectory *trajectory, int64_t ba
     return RV_OUT_OF_RANGE;
   }
   templates->entry[*number] = (rv_template){.trajectory = template};
-  templates->memory += rv_trajectory_box_of(template)->memory;
   index_template(templates, *number);
   return RV_OK;
 }
@@ -536,6 +534,7 @@ rv_code rv_books_use_template(rv_books *books, uint16_t number, uint32_t items, 
   if (template->items == 0) {
     rv_code code = count_layout(books, template->trajectory->layout, err);
     if (code != RV_OK) return code;
+    books->templates.memory += rv_trajectory_box_of(template->trajectory)->memory;
   }
   template->items += items;
   return RV_OK;
@@ -545,5 +544,7 @@ void rv_books_unuse_template(rv_books *books, uint16_t number, uint32_t items)
 {
   rv_template *template = &books->templates.entry[number];
   template->items -= items;
-  if (template->items == 0) uncount_layout(books, template->trajectory->layout);
+  if (template->items > 0) return;
+  uncount_layout(books, template->trajectory->layout);
+  books->templates.memory -= rv_trajectory_box_of(template->trajectory)->memory;
 }

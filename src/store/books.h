@@ -117,7 +117,7 @@ typedef struct rv_templates {
   rv_template entry[RV_MAX_TEMPLATES];
   uint16_t by_hash[2 * RV_MAX_TEMPLATES]; /* number + 1; 0: free; linear probing */
   uint32_t count, hand;
-  size_t memory; /* of those that are there */
+  size_t memory; /* of those that items use: the others, which nobody waits for, make room for new ones */
 } rv_templates;
 
 /* ---- the books ---- */

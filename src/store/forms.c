@@ -265,10 +265,22 @@ static bool has_enough(const rv_chunk *segment, size_t rows)
 }
 
 /* One of the form's first ones, which are small: it would keep a large one from being kept. */
-static bool is_too_small(const rv_table *table, const rv_chunk *segment)
+static bool is_too_small(const rv_table *table, const rv_chunk *chunk)
+{
+  for (size_t i = 0; i < RV_MAX_FORMS && table->forms[i] != NULL && chunk->is_segment; i++)
+    if (fits_form(chunk, table->forms[i])) return !has_enough(chunk, rv_form_next_rows(table, table->forms[i]));
+  return false;
+}
+
+static bool is_of_use(const rv_table *table, const rv_chunk *spare, const rv_form *form)
+{
+  return has_enough(spare, rv_form_next_rows(table, form)) && fits_form(spare, form);
+}
+
+static bool is_of_use_for_any(const rv_table *table, const rv_chunk *spare)
 {
   for (size_t i = 0; i < RV_MAX_FORMS && table->forms[i] != NULL; i++)
-    if (fits_form(segment, table->forms[i])) return !has_enough(segment, rv_form_next_rows(table, table->forms[i]));
+    if (is_of_use(table, spare, table->forms[i])) return true;
   return false;
 }
 
@@ -295,6 +307,7 @@ bool rv_spares_put(rv_table *table, rv_chunk *owned_segment)
   size_t i = 0;
   while (i < RV_MAX_SPARES && table->spares[i] != NULL) i++;
   if (i == RV_MAX_SPARES || table->closed || rv_table_is_large(table, owned_segment)) return false;
+  rv_chunk_count_new(owned_segment, table->memory);
   table->spares[i] = owned_segment;
   return true;
 }
@@ -341,7 +354,7 @@ void rv_spares_free(rv_table *table)
   }
 }
 
-/* What is of no use makes room: one in a hold of the lock, for it is freed after it. */
+/* One in a hold of the lock, for it is freed after it. */
 static void drop_spare(rv_table *table, rv_garbage *garbage, size_t i)
 {
   if (garbage->chunk == NULL) rv_garbage_put_chunk(garbage, take_spare(table, i));
@@ -359,7 +372,11 @@ rv_chunk *rv_form_take_spare(rv_table *table, const rv_form *form, rv_garbage *g
     drop_spare(table, garbage, i);
     return NULL;
   }
-  drop_spare(table, garbage, 0);
+  for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++) { /* what is of no use makes room */
+    if (is_of_use_for_any(table, table->spares[i])) continue;
+    drop_spare(table, garbage, i);
+    break;
+  }
   return NULL;
 }
 
@@ -373,8 +390,9 @@ rv_chunk *rv_form_take_segment(rv_table *table, rv_form *form, rv_garbage *garba
 static bool wants_ahead(const rv_table *table, const rv_form *form)
 {
   const rv_slab *slab = &table->books.slab;
-  if (form->next_bytes < RV_HUGE_PAGE || most_bytes(table, form) < RV_HUGE_PAGE || form->has_strings || table->spares[0] != NULL)
-    return false;
+  if (form->next_bytes < RV_HUGE_PAGE || most_bytes(table, form) < RV_HUGE_PAGE || form->has_strings) return false;
+  for (size_t i = 0; i < RV_MAX_SPARES && table->spares[i] != NULL; i++)
+    if (is_of_use(table, table->spares[i], form)) return false;
   if ((int64_t)slab->count < table->config.max_size) return true;
   const rv_item *oldest = rv_slab_at(slab, slab->oldest);
   return oldest->template_number < RV_MAX_TEMPLATES && is_too_small(table, ((const rv_hold *)oldest->data)->chunk);

@@ -318,6 +318,34 @@ static void what_a_tables_books_needed_is_free_for_others_after_a_reset(void **s
   rv_store_unref(store);
 }
 
+/* A table remembers how such items looked. */
+static void how_items_looked_that_have_gone_keeps_nobody_waiting(void **state)
+{
+  (void)state;
+  enum { SLICES = RV_TEMPLATE_SLICES, SHAPES = 2 * RV_MAX_TEMPLATES };
+  rv_table_config config = table_named("a", RV_SELECTOR_FIFO, 1000, 0);
+  rv_store *store = limited_store(&config, 1, 2048 * KIB);
+  rv_table *table = rv_store_table(store, 0);
+  rv_chunk *chunk = large_chunk(1, 2 * SLICES);
+  static rv_slice slices[SLICES];
+  uint32_t num_slices = SLICES;
+  bool squeeze = false;
+  rv_error err;
+  rv_trajectory_desc desc = {.slices = slices, .num_slices = &num_slices, .squeeze = &squeeze, .num_columns = 1};
+  for (int32_t shape = 0; shape < SHAPES; shape++) {
+    for (int32_t i = 0; i < SLICES; i++) slices[i] = (rv_slice){.chunk = chunk, .offset = i == 1 ? 1 + shape : i, .length = 1};
+    offer item = {.insert = {.choose_key = true, .priority = 1}};
+    item.insert.waiter = (rv_waiter){.complete = on_complete, .context = &item, .deadline_ns = INT64_MAX};
+    must(rv_trajectory_new(rv_store_layouts(store), &desc, &item.insert.trajectory, &err), &err);
+    assert_int_equal(rv_table_insert(table, &item.insert), RV_SUBMIT_DONE);
+    must(item.insert.waiter.code, &item.insert.waiter.error);
+    assert_int_equal(delete_one(table, item.insert.key), RV_OK);
+    end_offer(&item);
+  }
+  rv_chunk_unref(chunk);
+  rv_store_unref(store);
+}
+
 /* Items of many slices take more of the books than of chunks. */
 static void what_a_tables_books_needed_is_free_for_others_after_deletes(void **state)
 {
@@ -597,7 +625,9 @@ int main(void)
       cmocka_unit_test(a_full_table_goes_on_whatever_streams_bring),
       cmocka_unit_test(a_full_table_that_waited_goes_on_when_tables_hold_less_whatever_streams_bring),
       cmocka_unit_test(one_insert_of_many_rows_waits_at_the_limit_too),
+      cmocka_unit_test(how_items_looked_that_have_gone_keeps_nobody_waiting),
       cmocka_unit_test(what_a_tables_books_needed_is_free_for_others_after_a_reset),
+      cmocka_unit_test(how_items_looked_that_have_gone_keeps_nobody_waiting),
       cmocka_unit_test(what_a_tables_books_needed_is_free_for_others_after_deletes),
       cmocka_unit_test(a_higher_limit_lets_those_go_on_who_wait),
       cmocka_unit_test(below_what_is_held_a_new_limit_throws_nothing_away_and_inserts_wait),

@@ -265,6 +265,7 @@ bool rv_store_key_seed(rv_store *store, uint64_t *out)
 void rv_store_drop_key_seed(rv_store *store)
 {
   store->seeds_keys = false;
+  for (size_t i = 0; i < store->num_tables; i++) rv_table_drop_key_seed(store->tables[i]);
 }
 
 rv_store_attachment *rv_store_attach(rv_store *store, rv_store_attachment *candidate)

@@ -27,8 +27,8 @@ bool rv_store_is_closed(const rv_store *store);
 /* What the keys of a writer's items in this process are to come from, for each writer another. False: the store has no seed, or not for keys,
  * and the writer's own source is as good. */
 bool rv_store_key_seed(rv_store *store, uint64_t *out);
-/* The store has got items that were in another: with the same seed they have the keys that its writers would give, and an item with a key
- * that is there only updates. Keys that a table makes are looked up, and go on to come from the seed. */
+/* The store gets items that were in another, before any other comes: with the same seed they have the keys that its writers would give, and an item
+ * with a key that is there only updates; and keys that its tables would give may be those of items that have gone, which somebody still updates. */
 void rv_store_drop_key_seed(rv_store *store);
 
 /* A store that goes on where another was: before anybody has asked. */

@@ -167,6 +167,11 @@ void rv_table_new_books(rv_table *table, uint64_t epoch, uint64_t key_count, uin
   rv_extremes_clear(&table->extremes);
 }
 
+void rv_table_drop_key_seed(rv_table *table)
+{
+  table->books.key_count = rv_random_next(&table->unseeded);
+}
+
 rv_code rv_table_new(const rv_table_config *config, uint64_t seed, const rv_env *env, const rv_registry *registry,
                      rv_layouts *layouts, rv_decode_cache *cache, rv_crew *crew, rv_memory *memory, rv_table **out, rv_error *err)
 {

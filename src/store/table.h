@@ -57,6 +57,8 @@ rv_code rv_table_check_layout(const rv_table *table, const rv_trajectory *trajec
 void rv_table_serve_memory(rv_table *table);
 /* Likewise, after its store's limit has changed. */
 void rv_table_learn_memory_limit(rv_table *table);
+/* What comes is not numbered on as the seed says. Before anything has come. */
+void rv_table_drop_key_seed(rv_table *table);
 rv_memory *rv_table_memory(const rv_table *table);             /* its store's account */
 const rv_signature *rv_table_signature(const rv_table *table); /* num_specs 0: none */
 

@@ -99,7 +99,8 @@ static void answers_come_in_messages_that_every_client_takes(void **state)
     assert_true(message->size <= RV_LEAST_MAX_MESSAGE);
     rv_insert_response response;
     assert_int_equal(rv_insert_response_parse((rv_span){message->data, message->size}, &response, NULL), RV_OK);
-    keys += response.num_keys;
+    for (size_t i = 0; i < response.num_keys; i++, keys++) /* each of the others once, in order */
+      assert_int_equal(response.keys[i], UINT64_MAX - EVERY * (keys / (EVERY - 1)) - 1 - keys % (EVERY - 1));
     for (size_t i = 0; i < response.num_failures; i++)
       assert_int_equal(response.failures[i].key, UINT64_MAX - EVERY * (failures + i));
     failures += response.num_failures;
@@ -107,6 +108,7 @@ static void answers_come_in_messages_that_every_client_takes(void **state)
     rv_buf_unref(message);
   }
   assert_int_equal(failures, N / EVERY);
+  assert_int_equal(keys, N - N / EVERY);
   stream_free(call);
 }
 

@@ -156,3 +156,25 @@ def test_a_server_that_goes_on_loses_no_item_to_one_with_the_same_key(tmp_path, 
         else:
             client.checkpoint()
         server.stop()
+
+
+@pytest.mark.parametrize("journal", [False, True])
+def test_a_server_that_goes_on_gives_no_key_again(tmp_path, journal):
+    """Also not one of a row that has gone: somebody may still update it."""
+    given: list[int] = []
+    for _ in range(3):
+        server = reverie.Server(
+            [make_table(max_size=10)],
+            in_process=True,
+            checkpointer=reverie.checkpointers.DefaultCheckpointer(str(tmp_path / "checkpoints")),
+            journal=reverie.Journal(str(tmp_path / "journal")) if journal else None,
+            seed=5,
+        )
+        client = reverie.Client(server)
+        given += [client.add("t", {"x": np.float32(i)}) for i in range(15)]
+        if journal:
+            server.sync_journal()
+        else:
+            client.checkpoint()
+        server.stop()
+    assert len(set(given)) == 45
