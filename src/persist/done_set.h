@@ -37,6 +37,11 @@ typedef struct rv_done_place {
 
 /* The account, if any, outlives the set. */
 void rv_done_set_init(rv_done_set *set, atomic_size_t *account);
+/* Its account is somewhere else now, as it was. */
+static inline void rv_done_set_move_account(rv_done_set *set, atomic_size_t *account)
+{
+  set->account = account;
+}
 /* What it had is gone; it may be used again. */
 void rv_done_set_fini(rv_done_set *set);
 bool rv_done_set_has(const rv_done_set *set, uint64_t number);

@@ -197,8 +197,7 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
   rv_list_init(&journal->waiters);
   journal->stats.disk_bytes = start->disk_bytes;
   journal->covered_bytes = -start->fresh_bytes;
-  journal->writers = *start->writers;
-  rv_journal_writers_init(start->writers, 0);
+  rv_journal_writers_move(&journal->writers, start->writers);
   uint32_t salt = start->salt != 0 ? start->salt : (uint32_t)rv_entropy64(&journal->env) | 1;
   rv_journal_file_init(&journal->file, files, journal->dir, start->id, salt, start->segment, start->generation,
                        start->next_group);

@@ -29,6 +29,19 @@ void rv_journal_writers_fini(rv_journal_writers *writers)
   rv_journal_writers_init(writers, writers->seed);
 }
 
+void rv_journal_writers_move(rv_journal_writers *to, rv_journal_writers *from)
+{
+  rv_journal_writers_init(to, from->seed);
+  to->buckets = from->buckets;
+  to->num_buckets = from->num_buckets;
+  to->count = from->count;
+  atomic_init(&to->runs, atomic_load_explicit(&from->runs, memory_order_relaxed));
+  for (size_t i = 0; i < to->num_buckets; i++)
+    for (rv_journal_writer *writer = to->buckets[i]; writer != NULL; writer = writer->next)
+      rv_done_set_move_account(&writer->done, &to->runs);
+  rv_journal_writers_init(from, from->seed);
+}
+
 static size_t bucket_of(const rv_journal_writers *writers, const uint64_t id[2], size_t num_buckets)
 {
   uint64_t hash = (id[0] ^ writers->seed) * UINT64_C(0x9E3779B97F4A7C15);

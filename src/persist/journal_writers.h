@@ -21,6 +21,8 @@ typedef struct rv_journal_writers {
 
 void rv_journal_writers_init(rv_journal_writers *writers, uint64_t seed);
 void rv_journal_writers_fini(rv_journal_writers *writers);
+/* All that `from` has, which is empty after that, goes to `to`, which was not initialised. A copy would leave the sets' account behind. */
+void rv_journal_writers_move(rv_journal_writers *to, rv_journal_writers *from);
 /* Finds or adds; NULL: memory is out. */
 rv_journal_writer *rv_journal_writers_get(rv_journal_writers *writers, const uint64_t id[2]);
 /* Nothing is known of the writer, and what is noted of it from here on says nothing. */
