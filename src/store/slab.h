@@ -34,13 +34,13 @@ typedef struct rv_slab {
   size_t num_groups;    /* of blocks that share a huge page: from the second block on */
   size_t last_capacity; /* items of the last block: fewer in a small table */
   uint64_t max_slots;
-  rv_item *ahead;      /* the next huge page, touched (ahead.c); NULL: it is taken when it is needed */
-  uint64_t ahead_from; /* with so many slots used it is worth having; UINT64_MAX: it is not */
-  uint32_t used;       /* slots that were ever taken */
+  uint32_t used; /* slots that were ever taken */
   uint32_t free_slot;
   uint32_t oldest, newest;
   uint32_t count;
-  uint64_t sequence; /* of the last insert */
+  uint64_t sequence;   /* of the last insert */
+  rv_item *ahead;      /* the next huge page, touched (ahead.c); NULL: it is taken when it is needed */
+  uint64_t ahead_from; /* with so many slots used it is worth having; UINT64_MAX: it is not */
 } rv_slab;
 
 /* At most `max_slots` at a time. No memory is taken yet. */

@@ -127,7 +127,6 @@ struct rv_table {
   rv_rate_limiter limiter;
   rv_random random;      /* for draws and keys of items: the seed's, where the store has one */
   rv_random_lanes lanes; /* for many draws at a time; the seed's, too */
-  rv_random unseeded;    /* for what must not be foreseen or be the same twice: hashes, and keys of chunks */
   rv_books books;
   int64_t num_unique_samples, updates;
   rv_extremes extremes; /* of priorities */
@@ -142,7 +141,6 @@ struct rv_table {
    * or another turn that leaves some frees it. */
   _Atomic(rv_hold *) left_holds;
   rv_chunk *spares[RV_MAX_SPARES]; /* empty segments to be used again; without gaps, the one that died last comes last */
-  bool wants_rows_ahead; /* the form that came last will need a large segment after its open one, and there is none (ahead.c) */
 
   rv_row_plan plan; /* of a template that many items have (fill.c) */
   rv_row_shuffle shuffle;
@@ -184,6 +182,9 @@ struct rv_table {
 
   rv_rates rates;
   rv_stamp stamp;
+  /* seldom looked at */
+  rv_random unseeded;    /* for what must not be foreseen or be the same twice: hashes, and keys of chunks */
+  bool wants_rows_ahead; /* the form that came last will need a large segment after its open one, and there is none (ahead.c) */
 };
 
 /* What it draws comes from `seed`. */
