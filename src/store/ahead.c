@@ -22,16 +22,25 @@ static bool may_be_there(const rv_table *table)
          (RV_HUGE_PAGE <= table->books.chunk_memory / PART && !rv_memory_is_awaited(table->memory));
 }
 
+/* The one that the table has a segment wanted for, if it has not gone meanwhile. */
+static rv_form *take_form(rv_table *table)
+{
+  const rv_form *wanted = table->ahead_for;
+  table->ahead_for = NULL;
+  for (size_t i = 0; i < RV_MAX_FORMS && wanted != NULL; i++)
+    if (table->forms[i] == wanted) return table->forms[i];
+  return NULL;
+}
+
 static void plan(rv_table *table, rv_ahead *ahead)
 {
-  rv_form *form = table->forms[0];
   *ahead = (rv_ahead){.epoch = table->books.epoch};
-  const bool items = rv_slab_wants_ahead(&table->books.slab), rows = table->wants_rows_ahead;
+  const bool items = rv_slab_wants_ahead(&table->books.slab);
+  rv_form *form = take_form(table);
   if (items) rv_slab_promise_ahead(&table->books.slab);
-  table->wants_rows_ahead = false;
   if (!may_be_there(table)) return;
   ahead->items = items;
-  if (!rows || form == NULL) return;
+  if (form == NULL) return;
   ahead->rows = rv_form_next_rows(table, form);
   ahead->meta = rv_rows_meta(table, (int64_t)ahead->rows);
   ahead->form = form;

@@ -313,7 +313,7 @@ int rv_books_unlink_some(rv_books *books, rv_garbage *garbage)
 
 static size_t loose_bytes(const rv_loose *loose)
 {
-  return sizeof *loose + loose->num_links * sizeof(rv_loose_link) + rv_trajectory_box_of_const(loose->trajectory)->memory;
+  return rv_loose_memory(loose->trajectory, loose->num_links);
 }
 
 rv_code rv_loose_new(rv_trajectory *trajectory, rv_loose **out, rv_error *err)

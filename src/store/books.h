@@ -236,12 +236,14 @@ static inline bool rv_trajectory_is_loose(const rv_trajectory *trajectory)
 {
   return trajectory->num_chunks != 1 || trajectory->num_slices > RV_TEMPLATE_SLICES;
 }
+static inline size_t rv_loose_memory(const rv_trajectory *trajectory, uint32_t num_links)
+{
+  return sizeof(rv_loose) + num_links * sizeof(rv_loose_link) + rv_trajectory_box_of_const(trajectory)->memory;
+}
 /* What an item of that trajectory takes, but for its chunks and their holds. */
 static inline size_t rv_item_memory(const rv_trajectory *trajectory)
 {
-  if (!rv_trajectory_is_loose(trajectory)) return sizeof(rv_item);
-  return sizeof(rv_item) + sizeof(rv_loose) + trajectory->num_chunks * sizeof(rv_loose_link) +
-         rv_trajectory_box_of_const(trajectory)->memory;
+  return sizeof(rv_item) + (rv_trajectory_is_loose(trajectory) ? rv_loose_memory(trajectory, trajectory->num_chunks) : 0);
 }
 
 /* Lets the item refer to what `trajectory` (with chunks) describes, compactly where it can be. RV_RESOURCE_EXHAUSTED: it holds

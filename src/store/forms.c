@@ -284,12 +284,18 @@ static bool is_of_use_for_any(const rv_table *table, const rv_chunk *spare)
   return false;
 }
 
+static size_t count_spares(const rv_table *table)
+{
+  size_t n = 0;
+  while (n < RV_MAX_SPARES && table->spares[n] != NULL) n++;
+  return n;
+}
+
 void rv_spares_keep(rv_table *table, rv_garbage *garbage)
 {
   if (rv_memory_is_awaited(table->memory)) return;
-  size_t num_spares = 0, bytes = rv_spares_memory(table), most = table->books.chunk_memory / 32,
+  size_t num_spares = count_spares(table), bytes = rv_spares_memory(table), most = table->books.chunk_memory / 32,
          once = rv_table_most_at_once(table);
-  while (num_spares < RV_MAX_SPARES && table->spares[num_spares] != NULL) num_spares++;
   for (rv_hold *hold = garbage->holds; hold != NULL && num_spares < RV_MAX_SPARES; hold = hold->next_garbage) {
     rv_chunk *chunk = hold->chunk;
     if (chunk == NULL || !hold->own || chunk->has_strings || rv_chunk_is_spilled(chunk) || rv_chunk_refs(chunk) != 1) continue;
@@ -304,11 +310,10 @@ void rv_spares_keep(rv_table *table, rv_garbage *garbage)
 
 bool rv_spares_put(rv_table *table, rv_chunk *owned_segment)
 {
-  size_t i = 0;
-  while (i < RV_MAX_SPARES && table->spares[i] != NULL) i++;
-  if (i == RV_MAX_SPARES || table->closed || rv_table_is_large(table, owned_segment)) return false;
+  size_t n = count_spares(table);
+  if (n == RV_MAX_SPARES || table->closed || rv_table_is_large(table, owned_segment)) return false;
   rv_chunk_count_new(owned_segment, table->memory);
-  table->spares[i] = owned_segment;
+  table->spares[n] = owned_segment;
   return true;
 }
 
@@ -428,7 +433,7 @@ rv_code rv_form_open(rv_table *table, rv_form *form, rv_garbage *garbage, rv_err
   form->hold->own = true;
   form->epoch = table->books.epoch;
   form->fill = 0;
-  table->wants_rows_ahead = wants_ahead(table, form);
+  if (wants_ahead(table, form)) table->ahead_for = form;
   return RV_OK;
 }
 

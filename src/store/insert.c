@@ -182,6 +182,12 @@ static rv_room make_room(rv_turn *turn, rv_insert *insert)
 
 /* ---- an item of many chunks, a few of them in one step ---- */
 
+static void begin_looking(rv_insert *insert)
+{
+  insert->linked = insert->looked_at = 0;
+  insert->comes = insert->uncounted = rv_item_memory(insert->trajectory);
+}
+
 static rv_room look_at_some(rv_turn *turn, rv_insert *insert)
 {
   const rv_trajectory *trajectory = insert->trajectory;
@@ -197,12 +203,9 @@ static rv_room look_at_some(rv_turn *turn, rv_insert *insert)
 static rv_room make_room_for_all(rv_turn *turn, rv_insert *insert)
 {
   rv_error *err = &insert->waiter.error;
-  if (rv_table_check_bytes(turn->table, insert->bytes + rv_item_memory(insert->trajectory), "an item with its chunks", err) !=
-      RV_OK)
-    return RV_ROOM_FAILED;
+  if (rv_table_check_bytes(turn->table, insert->bytes, "an item with its chunks", err) != RV_OK) return RV_ROOM_FAILED;
   if (insert->looked_at < insert->trajectory->num_chunks) return look_at_some(turn, insert);
-  const size_t own = rv_item_memory(insert->trajectory);
-  return room_in(turn, rv_table_make_room(turn, insert->comes + own, 0, insert->uncounted + own, err), err);
+  return room_in(turn, rv_table_make_room(turn, insert->comes, 0, insert->uncounted, err), err);
 }
 
 /* RV_ROOM_THERE: all are linked, and there is room for the item. */
@@ -212,8 +215,7 @@ static rv_room link_some(rv_turn *turn, rv_insert *insert)
   rv_loose *loose = insert->loose;
   rv_error *err = &insert->waiter.error;
   if (insert->epoch != table->books.epoch) { /* those that it was linked in are gone */
-    insert->linked = insert->looked_at = 0;
-    insert->comes = insert->uncounted = 0;
+    begin_looking(insert);
     insert->epoch = table->books.epoch;
   }
   if (insert->linked == 0 && rv_table_is_bounded(table)) {
@@ -271,8 +273,8 @@ static rv_code make_loose(const rv_table *table, rv_insert *insert, rv_error *er
     rv_error_prefix(err, "table \"%s\"", table->name);
     return code;
   }
-  insert->bytes = insert->linked = insert->looked_at = 0;
-  insert->comes = insert->uncounted = 0;
+  begin_looking(insert);
+  insert->bytes = rv_item_memory(trajectory);
   for (uint32_t i = 0; i < trajectory->num_chunks; i++) insert->bytes += rv_chunk_memory(trajectory->chunks[i]) + sizeof(rv_hold);
   return RV_OK;
 }

@@ -183,8 +183,8 @@ struct rv_table {
   rv_rates rates;
   rv_stamp stamp;
   /* seldom looked at */
-  rv_random unseeded;    /* for what must not be foreseen or be the same twice: hashes, and keys of chunks */
-  bool wants_rows_ahead; /* the form that came last will need a large segment after its open one, and there is none (ahead.c) */
+  rv_random unseeded;       /* for what must not be foreseen or be the same twice: hashes, and keys of chunks */
+  const rv_form *ahead_for; /* the form that will need a large segment which is not there (ahead.c); it may have gone */
 };
 
 /* What it draws comes from `seed`. */
@@ -238,7 +238,7 @@ static inline void rv_turn_end(rv_turn *turn)
 void rv_turn_end_and_make_ahead(rv_turn *turn);
 static inline void rv_turn_end_grown(rv_turn *turn)
 {
-  if (turn->table->wants_rows_ahead || rv_slab_wants_ahead(&turn->table->books.slab))
+  if (turn->table->ahead_for != NULL || rv_slab_wants_ahead(&turn->table->books.slab))
     rv_turn_end_and_make_ahead(turn);
   else
     rv_turn_end(turn);

@@ -66,7 +66,7 @@ typedef struct rv_insert {
   struct rv_loose *loose;    /* the table's own, and what follows: of an item of many chunks, linked by and by; NULL: none */
   uint64_t epoch;            /* of the books that it is linked in */
   uint32_t linked;           /* so many of its chunks */
-  size_t bytes;              /* of its chunks, with their holds, when it was made */
+  size_t bytes;              /* it takes with its chunks and their holds, when it was made */
   uint32_t looked_at;        /* so many of its chunks; of these, */
   size_t comes, uncounted;   /* what comes with it */
 } rv_insert;

@@ -131,58 +131,31 @@ static inline void tear_down(fixture *f)
   rmdir(f->directory);
 }
 
-/* A test `name` as three: BOTH_WAYS(name) lists them. */
-#define TEST(name)                                                                                                               \
-  static void name##_body(fixture *f);                                                                                           \
-  static void name##_in_process(void **state)                                                                                    \
+/* A test's body as a test over one of the ways. */
+#define OVER(name, suffix, way)                                                                                                  \
+  static void name##_##suffix(void **state)                                                                                      \
   {                                                                                                                              \
     (void)state;                                                                                                                 \
     fixture f;                                                                                                                   \
-    set_up(&f, IN_PROCESS);                                                                                                      \
+    set_up(&f, way);                                                                                                             \
     name##_body(&f);                                                                                                             \
     tear_down(&f);                                                                                                               \
-  }                                                                                                                              \
-  static void name##_over_loopback(void **state)                                                                                 \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    fixture f;                                                                                                                   \
-    set_up(&f, LOOPBACK);                                                                                                        \
-    name##_body(&f);                                                                                                             \
-    tear_down(&f);                                                                                                               \
-  }                                                                                                                              \
-  static void name##_over_a_unix_socket(void **state)                                                                            \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    fixture f;                                                                                                                   \
-    set_up(&f, UNIX_SOCKET);                                                                                                     \
-    name##_body(&f);                                                                                                             \
-    tear_down(&f);                                                                                                               \
-  }                                                                                                                              \
-  static void name##_body(fixture *f)
+  }
 
-#define EVERY_WAY(name)                                                                                                          \
-  cmocka_unit_test(name##_in_process), cmocka_unit_test(name##_over_loopback), cmocka_unit_test(name##_over_a_unix_socket)
-
-/* The same of one that has a meaning from a server elsewhere only. */
+/* A test `name` as two, over both ways to a server elsewhere: EVERY_REMOTE_WAY(name) lists them. */
 #define REMOTE_TEST(name)                                                                                                        \
   static void name##_body(fixture *f);                                                                                           \
-  static void name##_over_loopback(void **state)                                                                                 \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    fixture f;                                                                                                                   \
-    set_up(&f, LOOPBACK);                                                                                                        \
-    name##_body(&f);                                                                                                             \
-    tear_down(&f);                                                                                                               \
-  }                                                                                                                              \
-  static void name##_over_a_unix_socket(void **state)                                                                            \
-  {                                                                                                                              \
-    (void)state;                                                                                                                 \
-    fixture f;                                                                                                                   \
-    set_up(&f, UNIX_SOCKET);                                                                                                     \
-    name##_body(&f);                                                                                                             \
-    tear_down(&f);                                                                                                               \
-  }                                                                                                                              \
+  OVER(name, over_loopback, LOOPBACK)                                                                                            \
+  OVER(name, over_a_unix_socket, UNIX_SOCKET)                                                                                    \
   static void name##_body(fixture *f)
+
+/* And as three, in process too: EVERY_WAY(name). */
+#define TEST(name)                                                                                                               \
+  static void name##_body(fixture *f);                                                                                           \
+  OVER(name, in_process, IN_PROCESS)                                                                                             \
+  REMOTE_TEST(name)
+
+#define EVERY_WAY(name) cmocka_unit_test(name##_in_process), EVERY_REMOTE_WAY(name)
 #define EVERY_REMOTE_WAY(name) cmocka_unit_test(name##_over_loopback), cmocka_unit_test(name##_over_a_unix_socket)
 
 static const rv_wait at_once __attribute__((unused)) = {.timeout_ms = 0};
