@@ -1,10 +1,10 @@
 /* Priorities change, items go by key, everything goes at once. */
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "store/changes_parts.h"
+#include "store/priorities.h"
 #include "store/snapshot_parts.h"
 
 enum {
@@ -110,15 +110,16 @@ static bool may_refuse(const rv_table *table)
 
 /* ---- updates that cannot fail ---- */
 
-/* Where rv_books_find looks first, without its call. */
-static inline uint32_t find(const rv_books *books, uint64_t key)
+/* NULL: there is none. Where rv_books_find looks first, without its call. */
+static inline rv_item *find(const rv_books *books, uint64_t key, uint32_t *slot)
 {
-  uint32_t slot = rv_books_slot_named(books, key);
-  if (slot < books->slab.used) {
-    const rv_item *item = rv_slab_at(&books->slab, slot);
-    if (item->key == key && item->template_number != RV_FREE_SLOT) return slot;
+  *slot = rv_books_slot_named(books, key);
+  if (*slot < books->slab.used) {
+    rv_item *item = rv_slab_at(&books->slab, *slot);
+    if (item->key == key && item->template_number != RV_FREE_SLOT) return item;
   }
-  return rv_books_find(books, key);
+  *slot = rv_books_find(books, key);
+  return *slot == RV_NO_SLOT ? NULL : rv_slab_at(&books->slab, *slot);
 }
 
 /* At most BATCH keys, under one hold of the lock. */
@@ -130,12 +131,12 @@ static void update_batch(rv_mutation *mutation, const uint64_t *keys, const doub
   double given[BATCH], old[BATCH];
   size_t found = 0;
   for (size_t i = 0; i < n; i++) {
-    uint32_t slot = find(books, keys[i]);
-    if (slot == RV_NO_SLOT) {
+    uint32_t slot;
+    rv_item *item = find(books, keys[i], &slot);
+    if (item == NULL) {
       not_there(mutation, keys[i]);
       continue;
     }
-    rv_item *item = rv_slab_at(&books->slab, slot);
     slots[found] = slot;
     old[found] = item->priority;
     given[found++] = priorities[i];
@@ -289,15 +290,6 @@ bool rv_table_can_mutate_in_parts(const rv_table *table)
   return !may_refuse(table);
 }
 
-/* Bounds that most priorities are within are compared without a branch for each. */
-static bool all_fine(const rv_table *table, const double *priorities, size_t n)
-{
-  double lowest = table->weighs ? 0 : -DBL_MAX;
-  bool fine = true;
-  for (size_t i = 0; i < n; i++) fine &= (priorities[i] >= lowest) & (priorities[i] <= DBL_MAX);
-  return fine;
-}
-
 rv_code rv_table_mutate(rv_table *table, const rv_key_priority *updates, size_t num_updates, const uint64_t *deletes,
                         size_t num_deletes, uint64_t *unknown, size_t *num_unknown, rv_error *err)
 {
@@ -384,7 +376,7 @@ rv_code rv_table_update_priorities(rv_table *table, const uint64_t *keys, const 
     free(updates);
     return code;
   }
-  bool fine = all_fine(table, priorities, n);
+  bool fine = rv_priorities_are_plain(priorities, n, table->weighs);
   for (size_t i = 0; i < n && !fine; i++) {
     rv_code code = rv_table_check_update(table, keys[i], priorities[i], err);
     if (code != RV_OK) return code;

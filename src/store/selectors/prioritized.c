@@ -1,11 +1,11 @@
 /* Prioritized: an item is drawn with probability w / sum of w, where w = priority^exponent (Schaul et al. 2016, eq. 1), and w = 0
  * for priority 0 whatever the exponent. Where no item has a positive weight any of them may be drawn, 1/n. */
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "store/priorities.h"
 #include "store/selectors/counts.h"
 #include "store/selectors/selector.h"
 #include "store/selectors/sum_tree.h"
@@ -92,8 +92,7 @@ static rv_code prioritized_update_many(rv_selector *base, const uint32_t *slots,
                                        rv_error *err)
 {
   prioritized *self = (prioritized *)base;
-  bool fine = true;
-  for (size_t i = 0; i < n; i++) fine &= (priorities[i] >= 0) & (priorities[i] <= DBL_MAX);
+  bool fine = rv_priorities_are_plain(priorities, n, true);
   for (size_t i = 0; i < n && fine; i++) fine = is_here(self, slots[i]);
   if (!fine) {
     rv_code code = first_refusal(base, slots, priorities, n, err);

@@ -64,33 +64,43 @@ TARGET static void draw(const rv_sum_tree *tree, size_t n, double *restrict u, u
 
 /* ---- changing ---- */
 
-/* Sums are told to the groups of the next level. */
-TARGET static inline void tell(rv_sum_group *const *parents, uint32_t group, double sum)
+/* Where a group's sum stands on the next level, whose first block is all that there is if `flat`. */
+TARGET static inline double *sum_above(rv_sum_group *const *parents, uint32_t group, bool flat)
 {
   uint32_t parent = group >> RV_TREE_SHIFT;
-  parents[parent >> RV_SEGMENT_SHIFT][parent & (RV_SEGMENT_LENGTH - 1)].sum[group & (RV_TREE_FANOUT - 1)] = sum;
+  rv_sum_group *above = flat ? &parents[0][parent] : &parents[parent >> RV_SEGMENT_SHIFT][parent & (RV_SEGMENT_LENGTH - 1)];
+  return &above->sum[group & (RV_TREE_FANOUT - 1)];
 }
 
-TARGET static void compute_some(rv_sum_tree *tree, uint32_t level, const uint32_t *groups, size_t n)
+TARGET static inline __attribute__((always_inline)) void compute_these(rv_sum_tree *tree, uint32_t level, const uint32_t *groups,
+                                                                       size_t n, bool flat)
 {
   rv_sum_group *const *parents = (rv_sum_group *const *)tree->groups[level + 1].block;
   if (level == 0) {
-    for (size_t i = 0; i < n; i++) tell(parents, groups[i], sum_of(rv_sum_tree_leaves(tree, groups[i])));
+    for (size_t i = 0; i < n; i++) *sum_above(parents, groups[i], flat) = sum_of(rv_sum_tree_leaves(tree, groups[i]));
     return;
   }
   for (size_t i = 0; i < n; i++) {
     rv_sum_group *group = rv_sum_tree_group(tree, level, groups[i]);
-    tell(parents, groups[i], ends_of(group->sum, group->end));
+    *sum_above(parents, groups[i], flat) = ends_of(group->sum, group->end);
   }
+}
+
+TARGET static void compute_some(rv_sum_tree *tree, uint32_t level, const uint32_t *groups, size_t n)
+{
+  if (tree->groups[level + 1].num_blocks == 1)
+    compute_these(tree, level, groups, n, true);
+  else
+    compute_these(tree, level, groups, n, false);
 }
 
 /* The same for all groups of a level that has no more than a batch could change: quicker than to see which it did. */
 TARGET static void compute_all(rv_sum_tree *tree, uint32_t level, size_t n)
 {
-  rv_sum_group *const *parents = (rv_sum_group *const *)tree->groups[level + 1].block;
-  for (uint32_t i = 0; i < n && level == 0; i++) tell(parents, i, sum_of(rv_sum_tree_leaves(tree, i)));
+  rv_sum_group *const *parents = (rv_sum_group *const *)tree->groups[level + 1].block; /* one block: a batch is less than that */
+  for (uint32_t i = 0; i < n && level == 0; i++) *sum_above(parents, i, true) = sum_of(rv_sum_tree_leaves(tree, i));
   rv_sum_group *groups = level > 0 ? rv_sum_tree_group(tree, level, 0) : NULL;
-  for (uint32_t i = 0; i < n && level > 0; i++) tell(parents, i, ends_of(groups[i].sum, groups[i].end));
+  for (uint32_t i = 0; i < n && level > 0; i++) *sum_above(parents, i, true) = ends_of(groups[i].sum, groups[i].end);
 }
 
 TARGET static void set(rv_sum_tree *tree, size_t n, uint32_t *restrict index, const double *restrict weights)
