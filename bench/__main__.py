@@ -16,10 +16,11 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 from . import machine, names, subjects  # noqa: E402
 from .cells import Results  # noqa: E402
 from .programs import ROOT  # noqa: E402
-from .report import against, readme, save  # noqa: E402
+from .report import against, readme, save, targets  # noqa: E402
 
 FOLDER = ROOT / "bench/results"
 QUICK_FOLDER = ROOT / "build/bench/quick"  # what is not to be quoted does not take the place of what was
+WRITERS = {"table": readme.write, "targets": targets.write}  # pages, from saved results
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -28,12 +29,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "what",
         nargs="?",
         default="all",
-        choices=(*subjects.SUBJECTS, "all", "table"),
+        choices=(*subjects.SUBJECTS, "all", *WRITERS),
         help="wire: between processes. items: of several columns, and what they take there. latency: round trips, and how long a "
         "table's lock is held. single: round trips of "
         "one caller's single calls, with a pause between them and without. local: in one process. growth: from 10^4 to 10^7 "
         "items, and memory. checkpoint: what others wait, memory and speed while one is saved, loading, and what a journal costs. "
-        "all: these seven. table: write the README's table and plot from saved results",
+        "all: these seven. table: write the README's table and plot from saved results. targets: write what was to be reached, and what "
+        "was, into docs/performance.md from saved results",
     )
     parser.add_argument("--quick", action="store_true", help="few and short cells, once: to see that it runs, not to quote")
     parser.add_argument("--rounds", type=int, help="turns of every cell (3; local 9; checkpoint 1)")
@@ -80,7 +82,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         options.output = QUICK_FOLDER if options.quick else FOLDER
     options.subjects = list(subjects.SUBJECTS) if options.what == "all" else [options.what]
     options.older = {}
-    if options.what == "table":
+    if options.what in WRITERS:
         return options
     for name in ("rounds", "seconds", "items"):
         if getattr(options, name) is not None and not getattr(options, name) > 0:
@@ -146,8 +148,8 @@ def _raise_interrupt(*_: object) -> None:
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
-    if options.what == "table":
-        return readme.write(ROOT, options.output)
+    if options.what in WRITERS:
+        return WRITERS[options.what](ROOT, options.output)
     command = " ".join(["./dev bench", *without_paths(arguments)])
     signal.signal(signal.SIGTERM, _raise_interrupt)
     chosen = options.subjects

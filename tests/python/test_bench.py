@@ -24,7 +24,7 @@ from bench.latency import histogram, locks
 from bench.latency import run as latency
 from bench.local import run as local
 from bench.processes import ProcessError
-from bench.report import against, readme
+from bench.report import against, goals, readme, targets
 from bench.single import run as single
 from bench.wire import plan
 from bench.wire import run as wire
@@ -361,6 +361,59 @@ def test_the_readmes_part_has_its_tables_and_the_commands_that_made_them(results
     assert "**2**" in text  # where a peer is ahead, it is the peer's figure that stands out
     assert "**3**" not in text
     assert text.count("`./dev bench`") == 2
+
+
+def test_targets_are_met_or_missed_by_figures_of_the_same_run(results):
+    found = results("wire")
+    for clients, store, value in (
+        ("1", "reverie", 5000.0),
+        ("1", "dm-reverb", 1000.0),
+        ("2", "reverie", 9000.0),
+        ("2", "dm-reverb", 1000.0),
+        ("32", "reverie", 9000.0),
+    ):
+        row = {**readme.base_row("400B", "insert", clients), "store": store}
+        found.cells.append(Cell(row, "items/s", "higher", [value]))
+    inserts = next(
+        goal for goal in goals.wire(found) if goal.what.startswith("400B, inserts") and "times dm-reverb's" in goal.what
+    )
+    assert inserts.figures == {"1": 5.0, "2": 9.0}  # there is nothing to compare 32 clients with
+    text = targets.lines([inserts])
+    assert ">= 6 " in text
+    assert "1: 5; 2: 9" in text
+    assert "missed: 1 |" in text
+
+
+def test_what_was_not_measured_meets_no_target(results):
+    for kind, make in goals.OF.items():
+        assert {targets.state(goal) for goal in make(results(kind))} == {"not measured"}
+
+
+@pytest.mark.parametrize(("value", "state"), [(0.29, "met"), (0.3, "met"), (0.31, "missed")])
+def test_a_call_in_process_meets_its_target_by_its_median(results, value, state):
+    found = results("local")
+    row = {"rows": "small", "operation": "add 1", "language": "python", "store": "reverie"}
+    found.cells.append(Cell(row, "us", "lower", [0.1, value, 9.0]))
+    goal = next(goal for goal in goals.local(found) if goal.what == "small rows from Python, add 1, us")
+    assert targets.state(goal) == state
+
+
+def test_targets_stand_between_the_marks_of_their_page(results, tmp_path, capsys):
+    found = results("growth")
+    found.cells.append(Cell({"what": "creep", "remover": "fifo", "store": "reverie"}, "% more memory", "lower", [0.5]))
+    found.save(tmp_path)
+    page = tmp_path / targets.PAGE
+    page.parent.mkdir()
+    page.write_text(f"before\n{targets.BEGIN}\nold\n{targets.END}\nafter\n")
+    assert targets.write(tmp_path, tmp_path) == 0
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert "fifo: 0.5" in text
+    page.write_text("no marks\n")
+    assert targets.write(tmp_path, tmp_path) == 1
+    assert "lost its marks" in capsys.readouterr().err
 
 
 def test_a_crowd_is_measured():
