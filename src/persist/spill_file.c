@@ -71,6 +71,8 @@ static rv_code code_of(int error)
   case EROFS:
   case EPERM: return RV_PERMISSION_DENIED;
   case ENOSPC:
+  case EDQUOT:
+  case EFBIG:
   case ENOMEM:
   case EMFILE:
   case ENFILE: return RV_RESOURCE_EXHAUSTED;
@@ -181,6 +183,11 @@ static rv_range *take_and_write(rv_spill_file *file, const uint8_t *bytes, size_
   return NULL;
 }
 
+bool rv_spill_is_full(int error)
+{
+  return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
+
 /* What the file has room for already, where the disk has none for more. */
 static rv_range *put_below(rv_spill_file *file, const uint8_t *bytes, size_t size, size_t skew)
 {
@@ -203,9 +210,9 @@ rv_buf *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size
     return NULL;
   }
   of->range = take_and_write(file, bytes, size, skew);
-  if (of->range == NULL && errno == ENOSPC) of->range = put_below(file, bytes, size, skew);
+  int error = errno;
+  if (of->range == NULL && rv_spill_is_full(error)) of->range = put_below(file, bytes, size, skew);
   if (of->range == NULL) {
-    int error = errno;
     free(of);
     errno = error;
     return NULL;

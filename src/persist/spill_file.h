@@ -16,9 +16,11 @@ rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file
 /* Whether a file could be made there, as far as that can be seen without making one. */
 rv_code rv_spill_file_check(const char *directory, rv_error *err);
 void rv_spill_file_close(rv_spill_file *file);
-/* Writes the bytes to a place, which lies as they do with regard to 16 bytes. NULL, with errno: ENOSPC where max_bytes or the disk leaves no room
- * for them, which there may be for fewer bytes, or what the system says. One thread at a time. */
+/* Writes the bytes to a place, which lies as they do with regard to 16 bytes. NULL, with errno: rv_spill_is_full of it where max_bytes or the disk leaves no
+ * room for them, which there may be for fewer bytes, or what the system says. One thread at a time. */
 rv_buf *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size);
+/* Of an errno: the file may not grow, by the disk, a quota or the system's limit for a file. What it has already can still be written to. */
+bool rv_spill_is_full(int error);
 size_t rv_spill_file_used(const rv_spill_file *file); /* bytes of places in use */
 
 #endif

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "persist/spill_file.h"
@@ -666,6 +668,49 @@ static void places_hold_what_was_put_there_until_they_are_let_go(void **state)
   free(bytes);
 }
 
+/* A quota, or a limit for files, ends a file as a full disk does. */
+static void a_file_that_may_not_grow_has_its_room_used_again(void **state)
+{
+  (void)state;
+  enum { SIZE = 1 << 16, MAY_HAVE = RV_SPILL_PIECE + RV_SPILL_PIECE / 2, FITS = MAY_HAVE / SIZE };
+  rv_error err;
+  rv_spill_file *file = NULL;
+  rv_buf *places[FITS + 1];
+  struct rlimit before, small;
+  size_t n = 0;
+  uint8_t *bytes = malloc(SIZE);
+  memset(bytes, 7, SIZE);
+  must(rv_spill_file_new("/tmp", 8 * (size_t)RV_SPILL_PIECE, &file, &err), &err);
+  signal(SIGXFSZ, SIG_IGN);
+  getrlimit(RLIMIT_FSIZE, &before);
+  small = before;
+  small.rlim_cur = MAY_HAVE;
+  setrlimit(RLIMIT_FSIZE, &small);
+  while (n <= FITS && (places[n] = rv_spill_file_put(file, bytes, SIZE)) != NULL) n++;
+  int error = errno;
+  rv_buf *again[2] = {NULL, NULL};
+  for (size_t i = 0; i < 2 && n == FITS; i++) {
+    rv_buf_unref(places[i * 20]);
+    again[i] = rv_spill_file_put(file, bytes, SIZE);
+    places[i * 20] = again[i];
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  assert_int_equal(n, FITS);
+  assert_int_equal(error, EFBIG);
+  assert_non_null(again[0]);
+  assert_non_null(again[1]);
+  rv_buf *more = rv_spill_file_put(file, bytes, SIZE); /* now it may */
+  assert_non_null(more);
+  assert_memory_equal(more->data, bytes, SIZE);
+  rv_buf_unref(more);
+  for (size_t i = 0; i < n; i++) {
+    assert_memory_equal(places[i]->data, bytes, SIZE);
+    rv_buf_unref(places[i]);
+  }
+  rv_spill_file_close(file);
+  free(bytes);
+}
+
 /* In a namespace of this process's own, where that is allowed. */
 static void mount_small_disk(void)
 {
@@ -692,6 +737,7 @@ int main(void)
       cmocka_unit_test(a_directory_that_is_not_there_and_a_store_without_a_limit_are_refused),
       cmocka_unit_test(a_store_has_one_spill_at_a_time),
       cmocka_unit_test(places_hold_what_was_put_there_until_they_are_let_go),
+      cmocka_unit_test(a_file_that_may_not_grow_has_its_room_used_again),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   if (has_small_disk) umount2(small_disk, MNT_DETACH);
