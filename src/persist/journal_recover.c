@@ -33,6 +33,7 @@ typedef struct recovery {
   char *checkpoint;            /* that was loaded; NULL: none */
   rv_segment_list segments;    /* all */
   rv_segment_list own, others; /* those of the journal that the checkpoint names; what salvage that was cut short has left */
+  bool *held;                  /* of the store's tables, those that it has; NULL: not known yet */
   rv_journal_writers writers;
   uint64_t id[2], next_group, from; /* the first segment that the checkpoint does not cover */
   uint64_t linked;                  /* the segment that the checkpoint names, and that is missing; 0: none is */
@@ -106,6 +107,7 @@ static void fini(recovery *work)
   rv_segment_list_fini(&work->own);
   rv_segment_list_fini(&work->others);
   rv_journal_writers_fini(&work->writers);
+  free(work->held);
   rv_store_unref(work->store);
   rv_journal_lock_free(work->lock);
   free(work->checkpoint);
@@ -323,12 +325,10 @@ static rv_code force_to_disk(const recovery *work, uint64_t from, rv_error *err)
 
 static rv_code new_replay(recovery *work, uint64_t segment, rv_journal_replay **out, rv_error *err)
 {
-  bool *held = calloc(rv_store_num_tables(work->store), sizeof *held);
-  if (held == NULL) return rv_fail_memory(err, rv_store_num_tables(work->store));
-  rv_code code = rv_checkpoint_tables(work->checkpoint, work->store, held, err);
-  if (code == RV_OK) code = rv_journal_replay_new(work->store, segment, held, &work->writers, out, err);
-  free(held);
-  return code;
+  work->held = calloc(rv_store_num_tables(work->store), sizeof *work->held);
+  if (work->held == NULL) return rv_fail_memory(err, rv_store_num_tables(work->store));
+  rv_code code = rv_checkpoint_tables(work->checkpoint, work->store, work->held, err);
+  return code == RV_OK ? rv_journal_replay_new(work->store, segment, work->held, &work->writers, out, err) : code;
 }
 
 static rv_code replay_from(recovery *work, uint64_t segment, rv_error *err)
@@ -484,6 +484,15 @@ static rv_code open_journal(recovery *work, const rv_files *files, rv_journal **
   return rv_journal_open(&start, files, out, err);
 }
 
+/* A table that the checkpoint has not is made of its changes alone, the first of which fit the configuration that it began with. */
+static rv_code note_settings(const recovery *work, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < rv_store_num_tables(work->store) && code == RV_OK; i++)
+    if (!work->held[i]) code = rv_table_note_settings(rv_store_table(work->store, i), err);
+  return code;
+}
+
 rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files *files, rv_checkpointer *checkpointer,
                                 const rv_store_config *store_config, const rv_checkpoint_watch *watch, rv_store **store,
                                 rv_journal **journal, rv_error *err)
@@ -494,6 +503,7 @@ rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files 
   if (code == RV_OK) code = restore(&work, store_config, err);
   if (code == RV_OK) say_empty(&work);
   if (code == RV_OK) code = open_journal(&work, files, &opened, err);
+  if (code == RV_OK && work.known) code = note_settings(&work, err);
   if (code == RV_OK && !work.known) code = rv_checkpointer_save(checkpointer, work.store, watch, NULL, err);
   if (code == RV_OK) {
     *store = work.store;

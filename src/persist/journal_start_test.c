@@ -82,6 +82,39 @@ static void a_table_that_was_added_keeps_what_was_confirmed_into_it(void **state
   disk_fini(&d);
 }
 
+/* The checkpoint has no settings of it: without its own, what is configured by then would take items away. */
+static void a_table_that_was_added_keeps_its_bounds_and_limiter_until_a_checkpoint_has_them(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[] = {rv_table_config_default("first", 1000), rv_table_config_default("added", 1000)};
+  disk d = disk_of(f, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, tables, 1);
+  close_all(&j);
+  tables[1].max_times_sampled = 9;
+  tables[1].rate_limiter = rv_rate_limiter_min_size(3);
+  j = open_with(&d, (how){.mode = 0}, tables, 2);
+  add_rows(rv_store_table(j.store, 1), 40, 20);
+  close_all(&j);
+  tables[1] = rv_table_config_default("added", 10);
+  tables[1].rate_limiter = rv_rate_limiter_min_size(5);
+  for (int starts = 0; starts < 3; starts++) {
+    f->log[0] = '\0';
+    j = open_with(&d, (how){.mode = 0}, tables, 2);
+    rv_table_info info = info_of(rv_store_table(j.store, 1));
+    assert_int_equal(info.current_size, 40);
+    assert_int_equal(info.max_size, 1000);
+    assert_int_equal(info.max_times_sampled, 9);
+    assert_int_equal(info.max_bytes, 0);
+    assert_int_equal(info.rate_limiter.min_size_to_sample, 3);
+    rv_table_info_fini(&info);
+    logged(f, "table \"added\": ");
+    logged(f, "max_size 1000 (configured: 10), max_times_sampled 9 (configured: 0), min_size_to_sample 3 (configured: 5)\n");
+    if (starts == 1) free(save_with(d.checkpointer, j.store));
+    close_all(&j);
+  }
+  disk_fini(&d);
+}
+
 static void salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost(void **state)
 {
   rv_error err;
@@ -447,6 +480,7 @@ int main(void)
       WITH_DISK(one_process_has_a_journal_at_a_time),
       WITH_DISK(a_child_of_a_killed_server_does_not_keep_the_journal),
       WITH_DISK(a_table_that_was_added_keeps_what_was_confirmed_into_it),
+      WITH_DISK(a_table_that_was_added_keeps_its_bounds_and_limiter_until_a_checkpoint_has_them),
       WITH_DISK(salvage_that_passes_over_where_a_table_goes_on_says_what_is_lost),
       WITH_DISK(a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint),
       WITH_DISK(a_directory_of_both_journal_and_checkpoints_is_refused),

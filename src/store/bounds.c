@@ -75,6 +75,20 @@ static void note(rv_table *table)
     rv_changes_put(table, RV_CHANGE_BOUNDS, (uint64_t)table->config.max_size, 0, table->config.max_times_sampled);
 }
 
+rv_code rv_table_note_settings(rv_table *table, rv_error *err)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  rv_code code = rv_changes_reserve(table, 3, 1, err);
+  if (code == RV_OK && table->log != NULL) {
+    note(table);
+    rv_changes_put(table, RV_CHANGE_MAX_BYTES, (uint64_t)table->config.max_bytes, 0, 0);
+    rv_changes_put_limiter(table, &table->limiter.config);
+  }
+  rv_turn_leave(&turn);
+  return code;
+}
+
 static rv_code begin(rv_turn *turn, const rv_table_bounds *bounds, uint64_t *number, rv_error *err)
 {
   rv_table *table = turn->table;

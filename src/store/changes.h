@@ -118,6 +118,9 @@ rv_code rv_table_keep_changes(rv_table *table, rv_change_log *log, rv_error *err
 void rv_table_drop_changes(rv_table *table);
 /* What has gathered is the caller's. */
 void rv_table_take_changes(rv_table *table, rv_change_list *out);
+/* What calls can change of the table, as if it had been set just now: whoever makes its changes again then has it, whatever is configured by
+ * that time. RV_RESOURCE_EXHAUSTED. */
+rv_code rv_table_note_settings(rv_table *table, rv_error *err);
 /* There is room again: those who waited for it go on. */
 void rv_table_serve_changes(rv_table *table);
 
