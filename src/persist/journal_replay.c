@@ -282,6 +282,7 @@ static rv_code insert(rv_journal_replay *replay, rv_table *table, const rv_wire_
 {
   rv_restored_item restored = {
       .key = item->key, .priority = item->priority, .times_sampled = item->times_sampled, .inserted_at_ns = item->inserted_at_ns};
+  if (replay->lossy) rv_table_replay_delete(table, item->key); /* that one with its key went is lost: its rows are others */
   rv_code code =
       rv_wire_item_trajectory(item, rv_store_layouts(replay->store), NULL, find_chunk, replay, &restored.trajectory, err);
   if (code != RV_OK && code != RV_RESOURCE_EXHAUSTED && replay->lossy) {

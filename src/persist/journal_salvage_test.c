@@ -129,12 +129,45 @@ static void no_item_gets_rows_that_were_written_before_what_is_lost(void **state
   disk_fini(&d);
 }
 
+/* Its own are there; those of the one that had its key before went with that. */
+static void an_item_has_its_own_rows_where_it_is_lost_that_one_with_its_key_went(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  const uint64_t key = 1;
+  size_t unknown;
+  rv_chunk *segment = segment_of(12345);
+  rv_draw draw;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  put_rows(segment, 0, 5);
+  insert_rows(&j, key, segment, 0, 5);
+  must(rv_table_mutate(rv_store_table(j.store, 0), NULL, 0, &key, 1, NULL, &unknown, &err), &err);
+  sync_all(&j);
+  put_rows(segment, 5, 10);
+  insert_rows(&j, key, segment, 5, 5);
+  rv_chunk_unref(segment);
+  close_all(&j);
+  damage_group_with(&d, RV_RECORD_DELETE);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+  j = open_with(&d, (how){.salvage = true}, &config, 1);
+  int64_t rows[5];
+  assert_int_equal(size_of(j.store, 0), 1);
+  must(rv_table_get(rv_store_table(j.store, 0), key, &draw, &err), &err);
+  must(rv_draw_copy_column(&draw, 0, rows, &err), &err);
+  for (int64_t row = 0; row < 5; row++) assert_int_equal(rows[row], 5 + row);
+  rv_draw_release(&draw);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 int main(void)
 {
 #define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
   const struct CMUnitTest tests[] = {
       WITH_DISK(a_limiter_for_bounds_that_are_lost_is_left_out),
       WITH_DISK(no_item_gets_rows_that_were_written_before_what_is_lost),
+      WITH_DISK(an_item_has_its_own_rows_where_it_is_lost_that_one_with_its_key_went),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
