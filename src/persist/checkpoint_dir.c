@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -17,7 +18,7 @@
 #include "persist/record_file.h"
 #include "reverie/version.h"
 
-enum { BEGIN_TRIES = 3 };
+enum { BEGIN_TRIES = 3, LOCK_TRIES = 1000, LOCK_PAUSE_NS = 1000000 };
 
 char *rv_path_join(const char *dir, const char *name)
 {
@@ -305,6 +306,37 @@ static void remove_left_behind(const char *root, const rv_env *env)
   rv_dir_names_fini(&found);
 }
 
+/* All of it; false, with errno. */
+static bool write_text(const rv_files *files, int file, const char *text)
+{
+  for (size_t left = strlen(text); left > 0;) {
+    struct iovec piece = {(void *)(uintptr_t)text, left};
+    ssize_t wrote = files->write(files->context, file, &piece, 1);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote == 0) errno = ENOSPC;
+    if (wrote <= 0) return false;
+    text += wrote;
+    left -= (size_t)wrote;
+  }
+  return true;
+}
+
+/* Whoever looks whether somebody writes has the lock for a moment. True also where a file system has no locks: there what a crash leaves
+ * behind stays. */
+static bool lock_own(int file)
+{
+  const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+  for (int tries = 0; flock(file, LOCK_EX | LOCK_NB) != 0; tries++) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return true;
+    if (tries == LOCK_TRIES) {
+      errno = EWOULDBLOCK;
+      return false;
+    }
+    nanosleep(&pause, NULL);
+  }
+  return true;
+}
+
 /* A file of one line, on the disk; *keep (may be NULL) gets it open. */
 static rv_code write_small(const rv_partial *partial, const char *name, const char *text, int *keep, rv_error *err)
 {
@@ -316,14 +348,9 @@ static rv_code write_small(const rv_partial *partial, const char *name, const ch
   if (file < 0) {
     code = rv_fail_system(err, errno, "create", path);
   } else {
-    /* where a file system has no locks, what a crash leaves behind stays */
-    if (keep != NULL && flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      code = rv_fail_system(err, errno, "lock", path);
-    size_t size = strlen(text);
-    struct iovec piece = {(void *)(uintptr_t)text, size};
-    ssize_t wrote = size == 0 ? 0 : files->write(files->context, file, &piece, 1);
-    if (code == RV_OK && (wrote < 0 || (size_t)wrote < size || files->sync(files->context, file) != 0))
-      code = rv_fail_system(err, wrote >= 0 && (size_t)wrote < size ? ENOSPC : errno, "write", path);
+    if (keep != NULL && !lock_own(file)) code = rv_fail_system(err, errno, "lock", path);
+    if (code == RV_OK && (!write_text(files, file, text) || files->sync(files->context, file) != 0))
+      code = rv_fail_system(err, errno, "write", path);
     if (keep != NULL && code == RV_OK)
       *keep = file;
     else if (keep != NULL)
@@ -347,7 +374,13 @@ static rv_code begin_partial(const char *root, const rv_env *env, rv_partial *ou
     return code;
   }
   out->path = path;
-  return write_small(out, RV_OURS_FILE, "written by Reverie " RV_VERSION "\n", &out->lock, err);
+  rv_code code = write_small(out, RV_OURS_FILE, "written by Reverie " RV_VERSION "\n", &out->lock, err);
+  if (code == RV_OK && access(path, F_OK) != 0) { /* somebody had the mark first, and took it for one that was left behind */
+    code = rv_fail_system(err, errno, "write to", path);
+    rv_checkpoint_mark_release(out->lock);
+    out->lock = -1;
+  }
+  return code;
 }
 
 rv_code rv_partial_begin(const char *root, const rv_env *env, const rv_files *files, rv_partial *out, rv_error *err)

@@ -1,6 +1,9 @@
 /* The directory that checkpoints are in: names, which are kept, and what a server begins with. */
+#include <pthread.h>
+#include <sys/file.h>
 #include <time.h>
 
+#include "persist/checkpoint_files.h"
 #include "persist/stores_testing.h"
 
 /* ---- the root ---- */
@@ -101,6 +104,68 @@ static void what_a_crash_left_behind_goes_and_what_is_being_written_stays(void *
   rv_partial_drop(&writing, &f->env);
   assert_int_equal(count_entries(f->root), 1);
   free(crashed.path);
+  rv_store_unref(store);
+}
+
+/* Another process that looks at what is being written just when it is begun, and has its lock for a moment; or takes it for something that
+ * was left behind, and removes it. */
+typedef struct intruder {
+  bool removes;
+  int times; /* so often */
+  int lock;
+  bool joins;
+  pthread_t thread;
+} intruder;
+
+static void *let_go_soon(void *context)
+{
+  intruder *other = context;
+  const struct timespec pause = {.tv_nsec = 20000000};
+  nanosleep(&pause, NULL);
+  close(other->lock);
+  return NULL;
+}
+
+static int create_and_intrude(void *context, const char *path)
+{
+  intruder *other = context;
+  int file = rv_files_of_system.create(NULL, path);
+  char directory[300];
+  const char *slash = strrchr(path, '/');
+  if (strcmp(slash + 1, RV_OURS_FILE) != 0 || other->times-- <= 0) return file;
+  if (other->removes) {
+    snprintf(directory, sizeof directory, "%.*s", (int)(slash - path), path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(directory), 0);
+    return file;
+  }
+  other->lock = open(path, O_RDWR | O_CLOEXEC);
+  assert_true(other->lock >= 0 && flock(other->lock, LOCK_EX) == 0);
+  assert_int_equal(pthread_create(&other->thread, NULL, let_go_soon, other), 0);
+  other->joins = true;
+  return file;
+}
+
+static void who_looks_at_one_that_is_begun_does_not_keep_it_from_being_saved(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES);
+  rv_error err;
+  for (int removes = 0; removes < 2; removes++) {
+    intruder other = {.removes = removes != 0, .times = 1};
+    rv_files files = rv_files_of_system;
+    files.create = create_and_intrude;
+    files.context = &other;
+    rv_checkpointer *checkpointer;
+    const rv_checkpointer_config config = {.size = sizeof config, .path = f->root, .env = &f->env};
+    must(rv_checkpointer_new_with(&config, &files, &checkpointer, &err), &err);
+    free(save_with(checkpointer, store));
+    if (other.joins) pthread_join(other.thread, NULL);
+    assert_int_equal(count_entries(f->root), 1);
+    rv_checkpointer_unref(checkpointer);
+  }
   rv_store_unref(store);
 }
 
@@ -375,6 +440,7 @@ int main(void)
       TEST(a_clock_that_goes_back_does_not_make_the_new_one_old),
       TEST(a_clock_that_was_never_set_keeps_no_more_than_are_to_be_kept),
       TEST(what_a_crash_left_behind_goes_and_what_is_being_written_stays),
+      TEST(who_looks_at_one_that_is_begun_does_not_keep_it_from_being_saved),
       TEST(names_are_times_where_the_process_lives),
       TEST(a_store_begins_empty_where_nothing_was_saved),
       TEST(a_store_that_begins_empty_says_where_nothing_was),

@@ -1,7 +1,10 @@
 /* Saving and restoring whole stores, alone and while others work. */
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 
+#include "persist/checkpoint_files.h"
 #include "persist/record_file.h"
 #include "persist/stores_testing.h"
 
@@ -442,6 +445,46 @@ static void saving_another_from_its_own_watch_is_refused_and_the_first_is_saved(
   rv_store_unref(n.store);
 }
 
+/* Every other one is interrupted, and the rest take a byte: of what is small, which the journal's link and the mark are. */
+static ssize_t write_a_byte(void *context, int file, const struct iovec *pieces, int count)
+{
+  atomic_int *calls = context;
+  struct iovec part = {pieces->iov_base, 1};
+  if (pieces->iov_len > 256) return rv_files_of_system.write(NULL, file, pieces, count);
+  if (atomic_fetch_add(calls, 1) % 2 == 1) return rv_files_of_system.write(NULL, file, &part, 1);
+  errno = EINTR;
+  return -1;
+}
+
+static void a_write_that_is_interrupted_or_takes_a_part_is_gone_on_with(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  atomic_int calls;
+  atomic_init(&calls, 0);
+  rv_files files = rv_files_of_system;
+  files.write = write_a_byte;
+  files.context = &calls;
+  rv_checkpointer *checkpointer;
+  const rv_checkpointer_config config = {.size = sizeof config, .path = f->root, .env = &f->env};
+  must(rv_checkpointer_new_with(&config, &files, &checkpointer, &err), &err);
+  fill(store);
+  char *path = save_with(checkpointer, store);
+  uint8_t *mark;
+  size_t size = read_bytes(path, RV_OURS_FILE, &mark);
+  assert_true(size > 1 && mark[size - 1] == '\n');
+  must(restore(f, tables, TABLES, &back, NULL, &err), &err);
+  same_stores(store, back);
+  free(mark);
+  free(path);
+  rv_checkpointer_unref(checkpointer);
+  rv_store_unref(back);
+  rv_store_unref(store);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -459,6 +502,7 @@ int main(void)
       TEST(one_that_is_given_up_leaves_nothing),
       TEST(who_comes_while_one_is_saved_waits_its_turn),
       TEST(saving_another_from_its_own_watch_is_refused_and_the_first_is_saved),
+      TEST(a_write_that_is_interrupted_or_takes_a_part_is_gone_on_with),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
