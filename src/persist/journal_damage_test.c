@@ -44,7 +44,7 @@ static void rows_that_look_like_a_later_group_do_not_make_damage_of_a_torn_tail(
   rv_error err;
   rv_rows rows;
   rv_table_config config = rv_table_config_default("replay", 1000);
-  const rv_group_header lie = {.number = UINT64_C(1) << 40, .synced = UINT64_C(1) << 40};
+  const rv_group_header lie = {.number = UINT64_C(1) << 40, .synced = (UINT64_C(1) << 40) - 1};
   int64_t values[RV_JOURNAL_GROUP_HEADER / sizeof(int64_t)];
   char name[RV_JOURNAL_NAME_MAX];
   uint8_t forged[RV_JOURNAL_GROUP_HEADER], *bytes;

@@ -178,6 +178,55 @@ static void whichever_write_fails_every_group_is_there_once(void **state)
   assert_true(w->disk.fails_at > GROUPS);
 }
 
+static void write_segment(const world *w, uint64_t segment, const uint8_t *bytes, size_t size)
+{
+  char name[RV_JOURNAL_NAME_MAX], path[128];
+  rv_segment_name(segment, name);
+  strcat(strcat(strcpy(path, w->disk.directory), "/"), name);
+  int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  assert_int_equal(write(file, bytes, size), (ssize_t)size);
+  close(file);
+}
+
+static void must_come_to_an_end(const world *w)
+{
+  enum { MOST_STEPS = 10 };
+  rv_segment_list list;
+  rv_journal_reader *reader = NULL;
+  rv_error err = {.code = RV_OK};
+  rv_journal_found found = RV_FOUND_GAP;
+  assert_int_equal(rv_segment_list_read(w->disk.directory, &list, &err), RV_OK);
+  assert_int_equal(rv_journal_reader_new(w->disk.directory, &list, 0, &reader, &err), RV_OK);
+  for (int step = 0; step < MOST_STEPS && found != RV_FOUND_END; step++) {
+    rv_group_header header;
+    rv_span records;
+    rv_journal_gap gap;
+    assert_int_equal(rv_journal_reader_next(reader, &found, &header, &records, &gap, &err), RV_OK);
+  }
+  assert_int_equal(found, RV_FOUND_END);
+  rv_journal_reader_free(reader);
+  rv_segment_list_fini(&list);
+}
+
+/* Groups are numbered from 1, and none says of itself that it was on the disk before it was written: whoever wrote that, with checksums that
+ * are right, is no journal. */
+static void numbers_that_no_journal_has_are_read_to_an_end(void **state)
+{
+  world *w = *state;
+  uint8_t bytes[RV_JOURNAL_SEGMENT_HEADER + RV_JOURNAL_GROUP_HEADER] = {0};
+  const rv_group_header all_on_disk = {.number = 5, .synced = UINT64_MAX};
+  for (uint64_t segment = 1; segment <= 2; segment++) {
+    const rv_segment_header before_the_first = {.segment = segment, .first_group = 0, .salt = 99};
+    rv_segment_header_put(&before_the_first, bytes);
+    write_segment(w, segment, bytes, RV_JOURNAL_SEGMENT_HEADER);
+  }
+  must_come_to_an_end(w);
+  memset(bytes, 0, RV_JOURNAL_SEGMENT_HEADER); /* what it begins with is told by its groups then */
+  rv_group_header_put(&all_on_disk, bytes + RV_JOURNAL_SEGMENT_HEADER);
+  for (uint64_t segment = 1; segment <= 2; segment++) write_segment(w, segment, bytes, sizeof bytes);
+  must_come_to_an_end(w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -185,6 +234,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(what_is_large_goes_past_the_cache, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_file_system_of_the_network_gets_all_through_the_cache, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_disk_that_takes_a_part_gets_the_rest, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(whichever_write_fails_every_group_is_there_once, set_up, tear_down)};
+      cmocka_unit_test_setup_teardown(whichever_write_fails_every_group_is_there_once, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(numbers_that_no_journal_has_are_read_to_an_end, set_up, tear_down)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

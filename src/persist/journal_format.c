@@ -53,7 +53,7 @@ bool rv_segment_header_get(const uint8_t *in, size_t size, rv_segment_header *ou
                              .id = {rv_frame_get64(in + 32), rv_frame_get64(in + 40)},
                              .wall_ns = (int64_t)rv_frame_get64(in + 48),
                              .salt = rv_frame_get32(in + 56)};
-  return true;
+  return out->first_group > 0;
 }
 
 /* ---- groups ---- */
@@ -83,7 +83,7 @@ bool rv_group_header_get(const uint8_t *in, size_t size, rv_group_header *out)
                            .salt = rv_frame_get32(in + 40)};
   uint32_t masked = rv_frame_get32(in + 36) - UINT32_C(0xA282EAD8);
   out->crc = masked >> 17 | masked << 15;
-  return true;
+  return out->number > out->synced; /* which it is not itself, when it is written */
 }
 
 /* ---- records ---- */
