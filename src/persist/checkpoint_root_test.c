@@ -326,6 +326,23 @@ static void the_checkpoint_wins_over_the_configuration_and_says_so(void **state)
   rv_store_unref(store);
 }
 
+static void a_selector_that_is_none_is_told_beside_the_saved_one(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_error err;
+  free(save(f, store));
+  tables[0].sampler.kind = (rv_selector_kind)77;
+  tables[1].remover.kind = (rv_selector_kind)0;
+  must(restore(f, tables, TABLES, &back, NULL, &err), &err);
+  logged(f, "sampler prioritized:0.6 (configured: kind 77)");
+  logged(f, "remover min_heap (configured: kind 0)");
+  rv_store_unref(back);
+  rv_store_unref(store);
+}
+
 static void a_table_that_was_not_saved_is_as_configured(void **state)
 {
   fixture *f = *state;
@@ -446,6 +463,7 @@ int main(void)
       TEST(a_store_that_begins_empty_says_where_nothing_was),
       TEST(what_is_required_must_be_there_and_nothing_is_made_in_its_place),
       TEST(the_checkpoint_wins_over_the_configuration_and_says_so),
+      TEST(a_selector_that_is_none_is_told_beside_the_saved_one),
       TEST(a_table_that_was_not_saved_is_as_configured),
       TEST(a_saved_table_that_nobody_wants_stops_the_start),
       TEST(the_fallback_is_for_a_root_without_checkpoints),

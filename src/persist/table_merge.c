@@ -42,8 +42,10 @@ static void describe_selector(const rv_selector_config *selector, char *out, siz
   else if (selector->kind == RV_SELECTOR_CUSTOM)
     snprintf(out, capacity, "%.40s(%.40s)", selector->name != NULL ? selector->name : "",
              selector->options != NULL ? selector->options : "");
-  else
+  else if (selector->kind > 0 && (size_t)selector->kind < sizeof kinds / sizeof kinds[0])
     snprintf(out, capacity, "%s", kinds[selector->kind]);
+  else /* a configuration that is none */
+    snprintf(out, capacity, "kind %d", (int)selector->kind);
 }
 
 static void note_selector(differences *all, const char *name, const rv_selector_config *saved,
