@@ -16,6 +16,7 @@ typedef struct batch_call {
   PyObject *maker;
   core_time time;
   rv_cancel *cancel;
+  bool looked; /* what the table's items look like was seen within this call */
 } batch_call;
 
 static int64_t now_ms(void)
@@ -335,6 +336,16 @@ static PyObject *finished(gathering *g, const batch_call *call, batch_object *ow
   return (PyObject *)owned_batch;
 }
 
+/* No arrays of the known layout could be made, which is what items looked like the last time, and may be long gone: the next call
+ * looks first. The caller's arrays may fit what is there now: true, then this one does, and the exception is gone. */
+static bool forget_if_old(const batch_call *call, handle_object *handle, const rv_layout *layout)
+{
+  bool may_fit = call->out != NULL && !call->looked && PyErr_ExceptionMatches(PyExc_ValueError);
+  if (may_fit || PyErr_ExceptionMatches(PyExc_MemoryError)) handle_forget_layout(handle, layout);
+  if (may_fit) PyErr_Clear();
+  return may_fit;
+}
+
 /* One try. *again: the items looked otherwise than was known, and none was drawn. From a server they are then drawn already. */
 static PyObject *try_layout(client_object *self, scratch *s, const batch_call *call, handle_object *handle,
                             const rv_layout *layout, bool *again)
@@ -346,8 +357,7 @@ static PyObject *try_layout(client_object *self, scratch *s, const batch_call *c
   batch_object *batch = NULL;
   int known = known_columns(&g, self, s, call, layout);
   if (known < 0) {
-    /* by what the items looked like the last time, which may be long gone: the next call looks first */
-    if (PyErr_ExceptionMatches(PyExc_MemoryError)) handle_forget_layout(handle, layout);
+    *again = forget_if_old(call, handle, layout);
     return NULL;
   }
   if (known > 0 && (batch = batch_new(self->state, self->buffers, call->batch_size, false)) == NULL) {
@@ -390,6 +400,7 @@ static PyObject *draw_into(client_object *self, scratch *s, const batch_call *ca
     bool again;
     PyObject *out = try_into(self, s, &rest, handle, &again);
     if (!again) return out;
+    rest.looked = handle->layout != NULL;
     if (begun_ms == 0) begun_ms = now_ms();
     if (call->time.left_ms > 0) {
       int64_t spent_ms = now_ms() - begun_ms;

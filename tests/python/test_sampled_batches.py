@@ -42,6 +42,31 @@ def test_out_of_another_kind_is_refused_before_anything_is_counted(serve):
     assert client.server_info()["t"].rate_limiter_info.sample_stats.completed == 0
 
 
+OTHER_ITEMS = {
+    "shape": {"i": np.ones((4, 3))},
+    "dtype": {"i": np.ones((4, 2), np.float32)},
+    "columns": {"i": np.ones((4, 2)), "j": np.ones(4, np.int64)},
+}
+
+
+@pytest.mark.parametrize("others", OTHER_ITEMS.values(), ids=OTHER_ITEMS)
+def test_out_for_the_items_that_are_there_now_is_filled(connect, others):
+    """What a table's items look like is known from the batch before, and the table has got others since."""
+    client = connect()
+    client.add_batch("t", {"i": np.zeros((4, 2))})
+    client.sample_batch("t", 4)
+    client.reset("t")
+    client.add_batch("t", others)
+    for _ in range(2):
+        out = {name: np.zeros_like(column) for name, column in others.items()}
+        batch = client.sample_batch("t", 4, out=out)
+        for name, column in others.items():
+            assert batch.data[name] is out[name]
+            np.testing.assert_array_equal(out[name], column)
+    with pytest.raises(ValueError, match=r"out\['i'\] has"):
+        client.sample_batch("t", 4, out=out | {"i": np.zeros((4, 7))})
+
+
 # ---- the table's size at each draw ----
 
 
