@@ -170,9 +170,13 @@ def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[A
     if dtype is None or found.dtype == dtype or not _is_plain(value):
         return found
     bounds = _bounds(dtype)
-    if found.dtype.kind in "iu" and bounds is not None:
+    integers = found.dtype.kind in "iu"
+    if bounds is not None and found.dtype.kind == "f" and found.size > 0 and _is_whole(value):
+        found = np.asarray(value, object)  # NumPy makes floats of -1 and 2**63
+        integers = True
+    if bounds is not None and integers:
         least, largest = bounds
-        for number in (found.min(initial=largest), found.max(initial=least)):
+        for number in (found.min(), found.max()) if found.size > 0 else ():
             if not least <= int(number) <= largest:
                 raise ValueError(f"{path!r}: the integer {number} does not fit into {dtype}")
         return found.astype(dtype)
@@ -193,6 +197,11 @@ def _bounds(dtype: np.dtype[Any]) -> tuple[int, int] | None:
         bounds = np.iinfo(dtype)
         return bounds.min, bounds.max
     return _FOUR_BITS.get(dtype)
+
+
+def _is_whole(value: Any) -> bool:
+    """Are they all integers of Python's?"""
+    return all(_is_whole(each) for each in value) if _is_list(value) else type(value) is int
 
 
 def _is_plain(value: Any) -> bool:

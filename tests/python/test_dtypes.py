@@ -233,6 +233,36 @@ def test_integers_up_to_the_bounds_of_the_signatures_dtype_are_stored_and_those_
     assert client.server_info()["t"].current_size == 0
 
 
+WIDE = {"int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**64 - 1)}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_list_of_integers_of_64_bits_is_stored_up_to_the_bounds(connect, name):
+    client = connect(make_table(signature=reverie.TensorSpec([], name), max_times_sampled=1))
+    least, most = WIDE[name]
+    for numbers in ([1, 2], [least, most], [most], [0, 2**63 - 1, most], [least]):
+        client.add_batch("t", numbers)
+        assert [int(number) for number in client.sample_batch("t", len(numbers)).data] == numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "beyond"),
+    [
+        ("uint64", [-1]),
+        ("uint64", [2**63, -1]),
+        ("int64", [2**63]),
+        ("int64", [-1, 2**63]),
+        ("int8", [2**63]),
+        ("int8", [2**64 - 1, 0]),
+    ],
+)
+def test_a_list_of_integers_that_do_not_fit_is_refused(connect, name, beyond):
+    client = connect(make_table(signature=reverie.TensorSpec([], name)))
+    with pytest.raises(ValueError, match=f"does not fit into {name}"):
+        client.add_batch("t", beyond)
+    assert client.server_info()["t"].current_size == 0
+
+
 @pytest.mark.parametrize("name", BOUNDS)
 def test_a_float_is_no_integer_whatever_its_dtype(connect, name):
     client = connect(make_table(signature=reverie.TensorSpec([], name)))
