@@ -179,6 +179,15 @@ static int append(structured_object *self, PyObject *data, bool partial, scratch
 static const char *const append_names[] = {"data", "partial_step"};
 static const core_signature append_signature = {"append", append_names, 2, 1, 1};
 
+/* An append without a step that is in has said nothing of how many leaves steps have. */
+static void forget_step(structured_object *self)
+{
+  PyObject *step = (PyObject *)self->step;
+  self->step = NULL;
+  self->num_leaves = 0;
+  Py_XDECREF(step);
+}
+
 static PyObject *structured_append(PyObject *object, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
   structured_object *self = (structured_object *)object;
@@ -188,7 +197,9 @@ static PyObject *structured_append(PyObject *object, PyObject *const *args, Py_s
   if (partial < 0 || structured_enter(self) < 0) return NULL;
   scratch s;
   scratch_init(&s);
+  bool first = self->step == NULL;
   int bad = append(self, given[0], partial != 0, &s);
+  if (bad < 0 && first && rv_writer_num_rows(self->stream->writer) == 0) forget_step(self);
   stream_leave(self->stream);
   scratch_fini(&s);
   if (bad < 0) return NULL;

@@ -8,6 +8,7 @@ typedef struct writer_object {
   stream_object *stream; /* NULL: not initialised */
   tree *root;            /* of all steps so far; NULL: none yet */
   size_t num_columns;
+  bool begun;             /* a step is in: until then no column is there */
   PyObject *configs;      /* dict: path -> (num_keep_alive_refs, chunk_length), also for columns that may come */
   PyObject *history;      /* tuple: its columns; NULL: to be made */
   PyObject *flat;         /* a plain dict of them, where that is their nest; NULL: to be made, or another nest */
@@ -32,6 +33,7 @@ static PyObject *writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   self->stream = NULL;
   self->root = NULL;
   self->num_columns = 0;
+  self->begun = false;
   self->history = NULL;
   self->flat = NULL;
   self->item = NULL;
@@ -144,23 +146,13 @@ static int introduce_column(writer_object *self, uint32_t column, PyObject *path
   return PyErr_Occurred() ? -1 : 0;
 }
 
-static int grow(writer_object *self, PyObject *data)
+/* The columns from `first` on. Where an exception is set, as `bad` says, it stays, but for one that says more. */
+static int introduce(writer_object *self, size_t first, int bad)
 {
-  size_t before = self->num_columns;
-  int bad = 0;
-  if (self->root == NULL) {
-    self->root = tree_new(self->state, data, &self->num_columns);
-    if (self->root == NULL) return -1;
-  } else {
-    bad = tree_grow(self->state, self->root, data, &self->num_columns);
-  }
-  if (self->num_columns == before) return bad;
-  Py_CLEAR(self->history);
-  Py_CLEAR(self->flat);
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *paths = tree_paths(self->root, self->num_columns);
-  for (size_t i = before; paths != NULL && i < self->num_columns; i++) {
+  for (size_t i = first; paths != NULL && i < self->num_columns; i++) {
     if (introduce_column(self, (uint32_t)i, PyList_GetItem(paths, (Py_ssize_t)i)) < 0) Py_CLEAR(paths);
   }
   if (paths == NULL || bad == 0) { /* a failure here says more than one before */
@@ -173,6 +165,29 @@ static int grow(writer_object *self, PyObject *data)
   }
   Py_XDECREF(paths);
   return bad;
+}
+
+static int grow(writer_object *self, PyObject *data)
+{
+  if (self->root == NULL) {
+    self->root = tree_new(self->state, data, &self->num_columns);
+    return self->root == NULL ? -1 : 0;
+  }
+  size_t before = self->num_columns;
+  int bad = tree_grow(self->state, self->root, data, &self->num_columns);
+  if (!self->begun || self->num_columns == before) return bad;
+  Py_CLEAR(self->history);
+  Py_CLEAR(self->flat);
+  return introduce(self, before, bad);
+}
+
+/* The first step was refused: the next may be another nest. */
+static void forget_columns(writer_object *self)
+{
+  tree *root = self->root;
+  self->root = NULL; /* first: the collector may come and look */
+  self->num_columns = 0;
+  tree_free(root);
 }
 
 /* ---- append ---- */
@@ -237,8 +252,11 @@ static PyObject *writer_append(PyObject *object, PyObject *const *args, Py_ssize
   if (partial < 0 || writer_enter(self) < 0) return NULL;
   step into = {.writer = self};
   scratch_init(&into.s);
-  bool ok =
-      fill_step(self, given[0], &into) == 0 && stream_append(self->stream, into.cells, into.n, into.bytes, partial != 0) == 0;
+  bool ok = fill_step(self, given[0], &into) == 0;
+  if (ok && !self->begun) ok = introduce(self, 0, 0) == 0;
+  ok = ok && stream_append(self->stream, into.cells, into.n, into.bytes, partial != 0) == 0;
+  if (ok) self->begun = true;
+  if (!self->begun) forget_columns(self);
   stream_leave(self->stream);
   scratch_fini(&into.s);
   if (!ok) return NULL;
@@ -488,7 +506,7 @@ static PyObject *writer_history(PyObject *object, void *closure)
 {
   (void)closure;
   writer_object *self = (writer_object *)object;
-  if (self->num_columns == 0) {
+  if (!self->begun || self->num_columns == 0) {
     return PyErr_Format(self->state->errors[RV_FAILED_PRECONDITION], "the history has no columns yet: append a step first");
   }
   if (self->flat != NULL) return PyDict_Copy(self->flat); /* four times as quick as a new nest */

@@ -347,6 +347,22 @@ def test_a_step_that_is_refused_leaves_the_writer_as_it_was(connect):
     assert rows(client) == [[0, 1]]
 
 
+def test_a_first_step_that_is_refused_says_nothing_of_the_next(connect):
+    client = connect()
+    writer = client.structured_writer([config_of(lambda r: r["a"][-1])])
+    for wrong in ({"a": object(), "b": 0, "c": 0}, {"a": 0, "b": object(), "c": 0}):
+        with pytest.raises(TypeError, match="cannot be stored"):
+            writer.append(wrong)
+    for value in (1, 2):
+        writer.append({"a": value, "b": 0})
+    with pytest.raises(ValueError, match="unexpected length"):
+        writer.append({"a": 3, "b": 0, "c": 0})
+    writer.end_episode()
+    with pytest.raises(ValueError, match="unexpected length"):  # nor does a later episode's
+        writer.append({"a": 3, "b": 0, "c": 0})
+    assert rows(client) == [1, 2]
+
+
 def test_td_errors_must_be_numbers(serve):
     _, client = serve()
     writer = client.structured_writer(

@@ -68,6 +68,26 @@ def test_a_wrong_step_is_refused_and_changes_nothing(queue, wrong, error, words)
     assert [column.tolist() for column in sampled(queue)[0]] == [[0, 1], [0, 1]]
 
 
+@pytest.mark.parametrize("right", [{"a": {"x": 1}, "b": 2}, {"b": 2}, [1, 2], 7])
+def test_a_first_step_that_is_refused_says_nothing_of_the_next(queue, right):
+    writer = queue.trajectory_writer(5)
+    writer.configure(("b",), num_keep_alive_refs=2, max_chunk_length=None)
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"\('a',\): .* cannot be stored"):
+            writer.append({"a": object(), "b": 2, "c": 3})
+        with pytest.raises(RuntimeError, match="append a step first"):
+            _ = writer.history
+    writer.append(right)
+    assert reverie.nest.paths(writer.history) == reverie.nest.paths(right)
+    with pytest.raises(TypeError):  # a later one does not forget what is in
+        writer.append(reverie.nest.map_structure(lambda _: object(), right))
+    writer.append(right)
+    writer.create_item("t", 1.0, reverie.nest.map_structure(lambda column: column[-2:], writer.history))
+    writer.flush()
+    [data] = sampled(queue)
+    assert [column.tolist() for column in reverie.nest.flatten(data)] == [[leaf] * 2 for leaf in reverie.nest.flatten(right)]
+
+
 def test_dtype_and_shape_stay_fixed_across_episodes(queue):
     writer = queue.trajectory_writer(1)
     writer.append([1])
