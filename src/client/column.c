@@ -179,6 +179,7 @@ void rv_column_expire(rv_column *column, int64_t row)
   while (column->num_spans > 0) {
     rv_row_span *oldest = &column->spans[column->head];
     if (oldest->first + oldest->count > row) return;
+    column->first_row = oldest->first + oldest->count;
     rv_written_unpin(oldest->chunk);
     column->head++;
     column->num_spans--;

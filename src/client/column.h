@@ -60,8 +60,9 @@ struct rv_column {
   uint64_t spare_group;      /* which */
   rv_written *spare_written; /* memory of such chunks, likewise: a list, all for as many columns */
   size_t num_spare_written;
-  int64_t last_row; /* newest row with a cell; -1 */
-  uint64_t mark;    /* serial of the append that has a cell for it */
+  int64_t last_row;  /* newest row with a cell; -1 */
+  int64_t first_row; /* no row before it is left */
+  uint64_t mark;     /* serial of the append that has a cell for it */
 };
 
 rv_code rv_column_new(uint32_t number, uint32_t keep, uint32_t chunk_length, rv_column **out, rv_error *err);

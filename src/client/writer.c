@@ -339,6 +339,7 @@ rv_code rv_writer_end_episode(rv_writer *writer, bool clear_buffers, const rv_wa
     if (column == NULL) continue;
     if (column->num_spans > 0) rv_column_expire(column, INT64_MAX);
     column->last_row = -1;
+    column->first_row = 0;
   }
   writer->num_rows = 0;
   return RV_OK;

@@ -57,7 +57,8 @@ rv_code rv_writer_make_column(rv_writer *writer, uint32_t number, rv_column **ou
 
 int64_t rv_writer_first_row(const rv_writer *writer, const rv_column *column)
 {
-  return writer->num_rows > column->keep ? writer->num_rows - column->keep : 0;
+  int64_t row = writer->num_rows > column->keep ? writer->num_rows - column->keep : 0;
+  return row > column->first_row ? row : column->first_row; /* fewer were kept before it was configured */
 }
 
 /* ---- chunks ---- */

@@ -69,9 +69,11 @@ static rv_code fail_row(const rv_writer *writer, uint32_t number, int64_t row, r
   if (row < 0 || row >= writer->num_rows)
     return rv_fail(err, RV_INVALID_ARGUMENT, "row %" PRId64 " of %s does not exist; there are rows 0 to %" PRId64, row, label,
                    writer->num_rows - 1);
-  if (row < rv_writer_first_row(writer, column))
-    return rv_fail(err, RV_INVALID_ARGUMENT, "row %" PRId64 " of %s has expired: the last %u rows are kept (num_keep_alive_refs)",
-                   row, label, (unsigned)column->keep);
+  int64_t first = rv_writer_first_row(writer, column);
+  if (row < first)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "row %" PRId64 " of %s has expired: the last %" PRId64 " rows are kept (num_keep_alive_refs)", row, label,
+                   writer->num_rows - first);
   return rv_fail(err, RV_INVALID_ARGUMENT, "row %" PRId64 " of %s is missing: that step has no cell for it", row, label);
 }
 

@@ -584,6 +584,24 @@ def test_columns_are_configured_before_or_after_they_come(queue):
         writer.history["short"][-3:]
 
 
+def test_a_column_that_is_to_keep_more_has_the_rows_that_were_still_kept(queue):
+    writer = queue.trajectory_writer(2)
+    writer.configure(("a",), num_keep_alive_refs=2, max_chunk_length=1)
+    for value in range(6):
+        writer.append({"a": value})
+    writer.configure(("a",), num_keep_alive_refs=5, max_chunk_length=1)
+    for value in range(6, 12):
+        kept = [*writer.history["a"][:-1].numpy().tolist(), value - 1]
+        assert kept == list(range(value - len(kept), value))
+        assert min(value - 4, 5) <= len(kept) <= 5
+        with pytest.raises(ValueError, match=f"row 0 is no longer kept, of {value} rows only the last {len(kept)}"):
+            writer.history["a"][0]
+        writer.append({"a": value})
+    writer.end_episode()
+    writer.append({"a": 0})
+    assert writer.history["a"][:].numpy().tolist() == [0]
+
+
 # ---- life ----
 
 
