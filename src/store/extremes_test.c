@@ -10,15 +10,16 @@ enum { N = 150000, SEEN_AT_ONCE = 32768 };
 static double priorities[N];
 static uint64_t keys[N];
 
-static rv_store *open_table(void)
+/* A negative sign mirrors what is high and what is low. */
+static rv_store *open_table(rv_selector_kind sampler, double sign)
 {
   rv_table_config config = rv_table_config_default("t", N);
-  config.sampler = (rv_selector_config){.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 0.6};
+  config.sampler = (rv_selector_config){.kind = sampler, .priority_exponent = sampler == RV_SELECTOR_PRIORITIZED ? 0.6 : 0};
   rv_store *store = store_of(&config);
   rv_random random;
   rv_random_init(&random, 3);
   int64_t *values = calloc(N, sizeof *values), shape = N;
-  for (int i = 0; i < N; i++) priorities[i] = 1 + rv_random_unit(&random);
+  for (int i = 0; i < N; i++) priorities[i] = sign * (1 + rv_random_unit(&random));
   rv_tensor column = {.dtype = RV_INT64, .rank = 1, .shape = &shape, .data = values};
   rv_rows rows = {.columns = &column, .num_columns = 1, .n = N, .priorities = priorities, .keys = keys};
   rows.waiter.deadline_ns = INT64_MAX;
@@ -56,14 +57,13 @@ static bool is_exact(rv_table *table)
   return exact;
 }
 
-static void what_went_is_found_out_by_several_who_ask(void **state)
+static void find_out(rv_selector_kind sampler, double sign)
 {
-  (void)state;
-  rv_store *store = open_table();
+  rv_store *store = open_table(sampler, sign);
   rv_table *table = rv_store_table(store, 0);
-  update(table, 7, 10);
+  update(table, 7, sign * 10);
   assert_true(is_exact(table));
-  update(table, 7, 1.5);
+  update(table, 7, sign * 1.5);
   int asked = 1;
   while (!is_exact(table)) {
     assert_true(table->extremes.num_seen <= (uint32_t)(asked * SEEN_AT_ONCE)); /* one who asks waits for no more */
@@ -73,11 +73,25 @@ static void what_went_is_found_out_by_several_who_ask(void **state)
   rv_store_unref(store);
 }
 
+static void what_went_is_found_out_by_several_who_ask(void **state)
+{
+  (void)state;
+  find_out(RV_SELECTOR_PRIORITIZED, 1);
+}
+
+/* It would be a number inside the true ones, and one that no item has. */
+static void a_heap_is_not_taken_at_its_word_for_the_end_that_it_does_not_know(void **state)
+{
+  (void)state;
+  find_out(RV_SELECTOR_MIN_HEAP, 1);
+  find_out(RV_SELECTOR_MAX_HEAP, -1);
+}
+
 /* Items on either side of where it has been looked change, go to the extremes and come back. */
 static void changes_while_it_is_looked_are_seen(void **state)
 {
   (void)state;
-  rv_store *store = open_table();
+  rv_store *store = open_table(RV_SELECTOR_PRIORITIZED, 1);
   rv_table *table = rv_store_table(store, 0);
   rv_random random;
   rv_random_init(&random, 4);
@@ -97,6 +111,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_went_is_found_out_by_several_who_ask),
+      cmocka_unit_test(a_heap_is_not_taken_at_its_word_for_the_end_that_it_does_not_know),
       cmocka_unit_test(changes_while_it_is_looked_are_seen),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -182,18 +182,21 @@ static size_t heap_memory(const rv_selector *base)
   return sizeof *self + rv_segarray_memory(&self->entries) + rv_segarray_memory(&self->places);
 }
 
+/* Of the end that it does not know a heap says nothing. */
 static bool heap_min(const rv_selector *base, double *priority)
 {
   const heap *self = (const heap *)base;
+  if (self->highest_first) return false;
   *priority = rank_in(at(self, 0));
-  return !self->highest_first;
+  return true;
 }
 
 static bool heap_max(const rv_selector *base, double *priority)
 {
   const heap *self = (const heap *)base;
+  if (!self->highest_first) return false;
   *priority = -rank_in(at(self, 0));
-  return self->highest_first;
+  return true;
 }
 
 static const rv_selector_class heap_class = {

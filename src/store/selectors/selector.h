@@ -58,8 +58,8 @@ bool rv_selector_is_deterministic(const rv_selector *selector);
 size_t rv_selector_memory(const rv_selector *selector);
 /* How often a registered selector chose what is not there. */
 uint64_t rv_selector_faults(const rv_selector *selector);
-/* The lowest or highest priority of the present items, where the selector knows it at once: a heap's own end. false: it does not.
- */
+/* The lowest or highest priority of the present items, where the selector knows it at once: a heap's own end. false: it does not, and
+ * *priority is as it was. */
 bool rv_selector_min_priority(const rv_selector *selector, double *priority);
 bool rv_selector_max_priority(const rv_selector *selector, double *priority);
 
