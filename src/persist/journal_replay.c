@@ -373,11 +373,13 @@ static rv_code use_limiter(rv_journal_replay *replay, rv_span body, rv_error *er
   memcpy(numbers, bits, sizeof numbers);
   const rv_rate_limiter_config limiter = {
       .samples_per_insert = numbers[0], .min_diff = numbers[1], .max_diff = numbers[2], .min_size_to_sample = (int64_t)bits[3]};
-  code = rv_table_set_rate_limiter(table->table, &limiter, err);
-  if (code == RV_INVALID_ARGUMENT && replay->lossy) return leave_out_limiter(replay, table->table, err);
-  if (code == RV_INVALID_ARGUMENT) return keep_limiter(replay, table->table, err);
+  rv_error refused;
+  code = rv_table_set_rate_limiter(table->table, &limiter, &refused);
+  if (code == RV_INVALID_ARGUMENT)
+    return replay->lossy ? leave_out_limiter(replay, table->table, &refused) : keep_limiter(replay, table->table, &refused);
+  if (code != RV_OK) return rv_error_copy(err, &refused);
   replay->counts.changes++;
-  return code;
+  return RV_OK;
 }
 
 static rv_code use_bounds(rv_journal_replay *replay, rv_span body, rv_error *err)

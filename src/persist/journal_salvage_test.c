@@ -43,7 +43,7 @@ static void a_limiter_for_bounds_that_are_lost_is_left_out(void **state)
   damage_group_with(&d, RV_RECORD_BOUNDS);
   assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
   assert_non_null(strstr(err.message, "1 groups with 1 changes cannot be read, and without them 1 of the"));
-  must(try_open(&d, (how){.salvage = true}, &config, 1, &j, &err), &err);
+  assert_int_equal(try_open(&d, (how){.salvage = true}, &config, 1, &j, NULL), RV_OK); /* also for who wants no sentence */
   logged(*state, "table \"replay\": a rate limiter that was set does not fit without what is missing: ");
   logged(*state, "1 set a rate limiter that does not fit without what is missing");
   rv_table_info info = info_of(rv_store_table(j.store, 0));

@@ -141,7 +141,7 @@ static rv_code go_on(rv_turn *turn, int64_t max_size, rv_error *err)
 {
   rv_table *table = turn->table;
   if (table->config.max_size > max_size) return come_down(turn, max_size, err);
-  return rv_table_evict(turn, rv_table_may_hold(table, 0), err) == RV_ROOM_FAILED ? err->code : RV_OK;
+  return rv_table_evict(turn, rv_table_may_hold(table, 0), err) == RV_ROOM_FAILED ? RV_RESOURCE_EXHAUSTED : RV_OK;
 }
 
 rv_code rv_table_change_bounds(rv_table *table, rv_bounds_change *change, rv_error *err)

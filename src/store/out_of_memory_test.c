@@ -333,6 +333,37 @@ static void chunks_that_find_no_memory_for_a_segment_stay_by_themselves(void **s
   rv_store_unref(j.w.store);
 }
 
+static void wake(rv_change_log *log, bool urgent)
+{
+  (void)log, (void)urgent;
+}
+
+/* As many changes as there are in a block, but for a few: of the items that go there is no room to write it down. */
+static void bounds_that_find_no_memory_are_told_without_a_place_for_the_sentence(void **state)
+{
+  (void)state;
+  rv_error err;
+  int refused = 0;
+  for (long n = 0, failed = 1; failed; n++) {
+    world w = make_world();
+    rv_change_log log;
+    rv_change_log_init(&log, SIZE_MAX / 8, wake);
+    must(rv_table_keep_changes(w.table, &log, &err), &err);
+    for (int i = 1; i < RV_CHANGE_BLOCK - 10; i++) assert_int_equal(insert_value(w.store, w.table, (uint64_t)i, 1, i), RV_OK);
+    rv_bounds_change change = {.bounds = rv_table_bounds_unchanged()};
+    change.bounds.max_bytes = 1 << 14;
+    fail_allocation(n);
+    rv_code code = rv_table_change_bounds(w.table, &change, NULL);
+    failed = allocation_failed();
+    assert_true(code == RV_OK || (code == RV_RESOURCE_EXHAUSTED && failed));
+    refused += code != RV_OK;
+    while (!change.done) must(rv_table_change_bounds(w.table, &change, &err), &err);
+    rv_table_drop_changes(w.table);
+    rv_store_unref(w.store);
+  }
+  assert_true(refused > 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -343,6 +374,7 @@ int main(void)
       cmocka_unit_test(compaction_without_memory_loses_nothing),
       cmocka_unit_test(chunks_that_find_no_memory_for_a_segment_stay_by_themselves),
       cmocka_unit_test(while_memory_stays_out_no_item_over_several_chunks_is_lost),
+      cmocka_unit_test(bounds_that_find_no_memory_are_told_without_a_place_for_the_sentence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

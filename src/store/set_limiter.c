@@ -26,10 +26,8 @@ static rv_code set(rv_turn *turn, const rv_rate_limiter_config *limiter, rv_erro
   rv_table *table = turn->table;
   rv_code code = check(turn, limiter, err);
   rv_error refused;
-  if (rv_table_is_closed(table, &refused) != RV_OK || rv_changes_allow(table, &refused) != RV_OK) { /* while it was checked */
-    *err = refused;
-    return refused.code;
-  }
+  if (rv_table_is_closed(table, &refused) != RV_OK || rv_changes_allow(table, &refused) != RV_OK) /* while it was checked */
+    return rv_error_copy(err, &refused);
   if (code == RV_OK) code = rv_changes_reserve(table, 1, 1, err);
   if (code == RV_OK) code = rv_rate_limiter_configure(&table->limiter, limiter, err);
   if (code == RV_OK && table->log != NULL) rv_changes_put_limiter(table, limiter);

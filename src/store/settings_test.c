@@ -121,6 +121,16 @@ static void a_table_that_closes_meanwhile_is_not_changed(void **state)
   drop(store);
 }
 
+static void who_has_no_place_for_a_sentence_is_told_the_code(void **state)
+{
+  (void)state;
+  rv_store *store = store_of_few();
+  rv_rate_limiter_config eight = rv_rate_limiter_min_size(8);
+  watched.meanwhile = close_table;
+  assert_int_equal(rv_table_set_rate_limiter(watched.table, &eight, NULL), RV_CANCELLED);
+  drop(store);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -129,6 +139,7 @@ int main(void)
       cmocka_unit_test(a_limiter_is_checked_against_bounds_that_came_meanwhile),
       cmocka_unit_test(bounds_are_checked_against_a_limiter_that_came_meanwhile),
       cmocka_unit_test(a_table_that_closes_meanwhile_is_not_changed),
+      cmocka_unit_test(who_has_no_place_for_a_sentence_is_told_the_code),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
