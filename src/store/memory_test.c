@@ -437,6 +437,41 @@ static void below_what_is_held_a_new_limit_throws_nothing_away_and_inserts_wait(
   rv_store_unref(store);
 }
 
+/* Rows go into segments that are there before them; what such a one takes beyond a lower limit's share comes back when its rows have gone. */
+static void below_a_lower_limit_no_segment_waits_for_more_rows(void **state)
+{
+  (void)state;
+  enum { LIMIT = 512 * KIB, WIDTH = 1024, N = 1000 };
+  static uint8_t bytes[N * WIDTH];
+  static uint64_t keys[N];
+  const int64_t shape[] = {N, WIDTH}, one[] = {1, WIDTH};
+  rv_table_config config = table_named("replay", RV_SELECTOR_FIFO, 1000000, 0);
+  rv_store *store = limited_store(&config, 1, 0);
+  rv_table *table = rv_store_table(store, 0);
+  rv_tensor column = {.dtype = RV_UINT8, .rank = 2, .shape = shape, .data = bytes};
+  for (int i = 0; i < 8; i++) {
+    rv_rows rows = {.columns = &column, .num_columns = 1, .n = N, .keys = keys};
+    rows.waiter.deadline_ns = INT64_MAX;
+    assert_int_equal(rv_table_insert_rows(table, &rows), RV_SUBMIT_DONE);
+    assert_int_equal(rows.waiter.code, RV_OK);
+    if (i == 7) rv_memory_set_limit(rv_store_memory(store), LIMIT);
+    rv_error err;
+    size_t unknown;
+    must(rv_table_mutate(table, NULL, 0, keys, N, NULL, &unknown, &err), &err);
+    assert_int_equal(unknown, 0);
+  }
+  rv_table_info info = info_of(table);
+  assert_int_equal(info.current_size, 0);
+  rv_table_info_fini(&info);
+  assert_true(used(store) < LIMIT / 2);
+  column.shape = one;
+  rv_rows rows = {.columns = &column, .num_columns = 1, .n = 1};
+  rows.waiter.deadline_ns = INT64_MAX;
+  assert_int_equal(rv_table_insert_rows(table, &rows), RV_SUBMIT_DONE);
+  assert_int_equal(rows.waiter.code, RV_OK);
+  rv_store_unref(store);
+}
+
 static void what_fits_no_more_under_a_lower_limit_is_refused_instead_of_waiting(void **state)
 {
   (void)state;
@@ -631,6 +666,7 @@ int main(void)
       cmocka_unit_test(what_a_tables_books_needed_is_free_for_others_after_deletes),
       cmocka_unit_test(a_higher_limit_lets_those_go_on_who_wait),
       cmocka_unit_test(below_what_is_held_a_new_limit_throws_nothing_away_and_inserts_wait),
+      cmocka_unit_test(below_a_lower_limit_no_segment_waits_for_more_rows),
       cmocka_unit_test(what_fits_no_more_under_a_lower_limit_is_refused_instead_of_waiting),
       cmocka_unit_test(a_lower_bound_of_a_table_is_come_down_to_by_its_remover),
       cmocka_unit_test(what_never_fits_is_refused_at_once),

@@ -131,6 +131,7 @@ void rv_table_learn_memory_limit(rv_table *table)
   rv_turn turn;
   rv_turn_begin(&turn, table);
   note_bounded(table);
+  rv_table_leave_all_large(&turn);
   rv_turn_finish(&turn);
 }
 
