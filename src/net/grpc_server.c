@@ -18,7 +18,14 @@
 #define MSG_NOSIGNAL 0
 #endif
 
-enum { SAY_MOST = 10, ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_THREADS_MAX = 8, DEFAULT_CONNECTIONS = 65536 };
+enum {
+  SAY_MOST = 10,
+  SAY_MOST_OF_ALL = 50,
+  ACCEPT_TURN = 1024,
+  MAX_THREADS = 256,
+  DEFAULT_THREADS_MAX = 8,
+  DEFAULT_CONNECTIONS = 65536
+};
 #define ACCEPT_PAUSE_NS INT64_C(100000000)
 #define MINUTE_NS INT64_C(60000000000)
 #define OUT_OF_MEMORY "the server is out of memory"
@@ -74,7 +81,7 @@ struct rv_grpc_server {
   rv_cond drained;
   size_t draining;
   rv_log_budget failures;   /* lines about connections that could not be had, for want of files or memory, */
-  rv_log_budget handshakes; /* and about those whose ends did not agree on TLS */
+  rv_log_budget handshakes; /* and about those whose ends did not agree on TLS: one that tries again and again hides no other */
   rv_map machines;          /* connections of each (rv_socket_peer_machine) */
 };
 
@@ -87,17 +94,18 @@ static bool may_say(rv_grpc_server *server, said *what)
   int64_t now = rv_monotonic_ns(&server->env);
   char more[RV_LOG_MORE]; /* of no use: how often the bound was met says nothing */
   if (what->now && now - what->at_ns < MINUTE_NS) return false;
-  if (!rv_log_budget_take(&what->budget, now, more)) return false;
+  if (!rv_log_budget_take(&what->budget, 0, now, more)) return false;
   what->now = true;
   what->at_ns = now;
   return true;
 }
 
-static bool may_log(rv_grpc_server *server, rv_log_budget *budget, char more[RV_LOG_MORE])
+/* A line that this machine has caused; 0: it matters to none whose it is. */
+static bool may_log(rv_grpc_server *server, rv_log_budget *budget, uint64_t machine, char more[RV_LOG_MORE])
 {
   int64_t now = rv_monotonic_ns(&server->env);
   rv_mutex_lock(&server->lock);
-  bool may = rv_log_budget_take(budget, now, more);
+  bool may = rv_log_budget_take(budget, machine, now, more);
   rv_mutex_unlock(&server->lock);
   return may;
 }
@@ -157,7 +165,7 @@ static void note_drained(io_thread *io)
 static void log_end(rv_grpc_server *server, const rv_session *session, const char *message)
 {
   char more[RV_LOG_MORE];
-  if (session->transport.disagreed && may_log(server, &server->handshakes, more))
+  if (session->transport.disagreed && may_log(server, &server->handshakes, session->machine, more))
     rv_log(&server->env, RV_LOG_WARNING, "a TLS handshake failed: %s%s", message, more);
   else
     rv_log(&server->env, RV_LOG_DEBUG, "connection from %s ended: %s", session->peer, message);
@@ -191,7 +199,7 @@ static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
   rv_error error;
   if (rv_session_new(&config, fd, &session, &error) != RV_OK) {
     char more[RV_LOG_MORE];
-    if (may_log(server, &server->failures, more))
+    if (may_log(server, &server->failures, 0, more))
       rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: %s%s", error.message, more);
     count_out(io->server, machine);
     return;
@@ -229,7 +237,7 @@ static void log_machine_full(rv_grpc_server *server, uint64_t machine, int fd)
 static void log_no_memory(rv_grpc_server *server)
 {
   char more[RV_LOG_MORE];
-  if (may_log(server, &server->failures, more))
+  if (may_log(server, &server->failures, 0, more))
     rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: out of memory%s", more);
 }
 
@@ -305,7 +313,7 @@ static void accept_failed(rv_grpc_server *server, int error)
 {
   if (error == EAGAIN || error == EWOULDBLOCK || error == ECONNABORTED) return;
   char more[RV_LOG_MORE];
-  if (may_log(server, &server->failures, more))
+  if (may_log(server, &server->failures, 0, more))
     rv_log(&server->env, RV_LOG_WARNING, "a connection could not be accepted: %s%s%s", strerror(error),
            error == EMFILE || error == ENFILE ? "; raise the limit of open files (ulimit -n)" : "", more);
   /* The socket stays readable: without a pause the loop would spin. */
@@ -592,7 +600,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   server->peer_timeout_ms = config->peer_timeout_ms;
   server->tls = config->tls != NULL ? rv_tls_ref(config->tls) : NULL;
   server->full.budget = server->machine_full.budget = (rv_log_budget){.most = SAY_MOST, .period_ns = MINUTE_NS};
-  server->handshakes = (rv_log_budget){.most = SAY_MOST, .period_ns = MINUTE_NS};
+  server->handshakes = (rv_log_budget){.most = SAY_MOST_OF_ALL, .most_each = SAY_MOST, .period_ns = MINUTE_NS};
   server->failures = (rv_log_budget){.most = 1, .period_ns = MINUTE_NS};
   rv_mutex_init(&server->lock, RV_RANK_WAIT, "gRPC server");
   rv_cond_init(&server->drained);

@@ -58,10 +58,12 @@ static void count_orphans(rv_insert_call *call)
   bool grew = bytes > call->orphan_bytes;
   call->orphan_bytes = bytes;
   if (!grew || total <= most_orphans(server)) return;
-  rv_log(&server->env, RV_LOG_WARNING,
-         "%zu inserts of %s, which has gone, are dropped: more than %zu bytes of such inserts already wait for their tables' "
-         "limiters",
-         call->num_pending, call->peer, most_orphans(server));
+  char omitted[RV_LOG_MORE];
+  if (rv_server_may_log(server, &server->orphans, call->peer, omitted))
+    rv_log(&server->env, RV_LOG_WARNING,
+           "%zu inserts of %s, which has gone, are dropped: more than %zu bytes of such inserts already wait for their tables' "
+           "limiters%s",
+           call->num_pending, call->peer, most_orphans(server), omitted);
   rv_insert_items_drop_request(call);
   rv_insert_items_cancel(call);
   count_orphans(call);

@@ -9,8 +9,9 @@
 #include "store/memory.h"
 
 enum {
-  REFUSALS_A_SECOND = 10, /* that are in the log */
-  LAST_WORDS_MS = 500     /* for trailers to reach clients that read, after everything was ended */
+  REFUSALS_A_SECOND = 10,        /* that are in the log, of one caller; */
+  REFUSALS_OF_ALL_A_SECOND = 20, /* of all */
+  LAST_WORDS_MS = 500            /* for trailers to reach clients that read, after everything was ended */
 };
 
 static const size_t default_message_bytes = (size_t)256 << 20, default_connections = 10000, default_streams = 10000,
@@ -165,7 +166,8 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   atomic_init(&server->orphan_bytes, 0);
   atomic_init(&server->num_inserters, 0);
   atomic_init(&server->draining, false);
-  server->refusals = server->denials = (rv_log_budget){.most = REFUSALS_A_SECOND, .period_ns = 1000000000};
+  server->refusals = server->denials = server->failed = server->orphans =
+      (rv_log_budget){.most = REFUSALS_OF_ALL_A_SECOND, .most_each = REFUSALS_A_SECOND, .period_ns = 1000000000};
   rv_mutex_init(&server->lock, RV_RANK_SERVER, "server");
   rv_cond_init(&server->changed);
   server->journal = full.journal != NULL ? rv_journal_ref(full.journal) : rv_journal_of(server->store);

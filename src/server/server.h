@@ -61,6 +61,8 @@ struct rv_server {
   int64_t drain_until_ns;
   rv_log_budget refusals; /* lines about calls of nobody known, and too many ones; */
   rv_log_budget denials;  /* and of their own, so that those hide none, the audit's about who may not */
+  rv_log_budget failed;   /* and about what of that failed otherwise */
+  rv_log_budget orphans;  /* about inserts that are dropped as their clients have gone */
   int64_t dates_told_ns;  /* when the log was last told all that expires; monotonic */
   int64_t dates_seen_s;   /* what of it was so then has been told; since 1970 */
   atomic_bool draining;   /* for those who only look */
@@ -214,6 +216,8 @@ static inline rv_code rv_request_find_table(const rv_request *request, rv_span n
   if (code == RV_OK && request->table != NULL) *request->table = *out;
   return code;
 }
+/* A line that whoever comes from there has caused may be written. */
+bool rv_server_may_log(rv_server *server, rv_log_budget *budget, const char *peer, char more[RV_LOG_MORE]);
 /* A line in the log for what an administrator did or tried; `what` as in "reset table". */
 void rv_server_audit(rv_server *server, const rv_caller *caller, const char *peer, const char *what, rv_span name, rv_code code);
 /* Appends a flat buffer's bytes and frees the buffer; RV_RESOURCE_EXHAUSTED when memory was out, then or before. */

@@ -63,14 +63,30 @@ static void copy_printable(char *out, size_t capacity, rv_span text)
   out[n] = '\0';
 }
 
-/* Who is refused may go on asking. */
-static bool may_log(rv_server *server, rv_log_budget *budget, char more[RV_LOG_MORE])
+/* A number for whoever comes from there, by whichever connection. */
+static uint64_t number_of(const char *peer)
+{
+  size_t size = strlen(peer);
+  if (strncmp(peer, "ip", 2) == 0)
+    while (size > 0 && peer[size - 1] != ':') size--; /* his port */
+  uint64_t hash = UINT64_C(0xCBF29CE484222325);
+  for (size_t i = 0; i < size; i++) hash = (hash ^ (uint8_t)peer[i]) * UINT64_C(0x100000001B3);
+  return hash;
+}
+
+/* Who is refused may go on asking; others' lines are written all the same. */
+static bool may_log(rv_server *server, rv_log_budget *budget, uint64_t who, char more[RV_LOG_MORE])
 {
   int64_t now = rv_monotonic_ns(&server->env);
   rv_mutex_lock(&server->lock);
-  bool may = rv_log_budget_take(budget, now, more);
+  bool may = rv_log_budget_take(budget, who, now, more);
   rv_mutex_unlock(&server->lock);
   return may;
+}
+
+bool rv_server_may_log(rv_server *server, rv_log_budget *budget, const char *peer, char more[RV_LOG_MORE])
+{
+  return may_log(server, budget, number_of(peer), more);
 }
 
 void rv_service_tell_refusals(rv_server *server)
@@ -78,16 +94,21 @@ void rv_service_tell_refusals(rv_server *server)
   int64_t now = rv_monotonic_ns(&server->env);
   rv_mutex_lock(&server->lock);
   size_t refusals = rv_log_budget_settle(&server->refusals, now), denials = rv_log_budget_settle(&server->denials, now);
+  size_t failed = rv_log_budget_settle(&server->failed, now), orphans = rv_log_budget_settle(&server->orphans, now);
   rv_mutex_unlock(&server->lock);
   if (refusals > 0) rv_log(&server->env, RV_LOG_WARNING, "of refused calls %zu more came that are not in the log", refusals);
   if (denials > 0)
     rv_log(&server->env, RV_LOG_WARNING, "audit: %zu more were PERMISSION_DENIED that are not in the log", denials);
+  if (failed > 0) rv_log(&server->env, RV_LOG_WARNING, "audit: %zu more failed that are not in the log", failed);
+  if (orphans > 0)
+    rv_log(&server->env, RV_LOG_WARNING, "inserts of clients that have gone were dropped %zu times more that are not in the log",
+           orphans);
 }
 
 static bool refuse(rv_server *server, rv_call *call, const rv_error *err, const rv_call_events **events, void **user)
 {
   char printable[256], more[RV_LOG_MORE];
-  if (err->code == RV_UNAUTHENTICATED && may_log(server, &server->refusals, more)) {
+  if (err->code == RV_UNAUTHENTICATED && rv_server_may_log(server, &server->refusals, rv_call_peer(call), more)) {
     copy_printable(printable, sizeof printable, (rv_span){(const uint8_t *)err->message, strlen(err->message)});
     rv_log(&server->env, RV_LOG_WARNING, "a call from %.120s was refused: %s%s", rv_call_peer(call), printable, more);
   }
@@ -125,7 +146,7 @@ rv_code rv_service_put_off(rv_server *server, rv_call *call, bool late, rv_error
             "%zu bytes of answers wait for this connection to take them; read them, and try again in " SHED_MS " ms",
             rv_call_answers_unsent(call));
   char more[RV_LOG_MORE];
-  if (may_log(server, &server->refusals, more))
+  if (rv_server_may_log(server, &server->refusals, rv_call_peer(call), more))
     rv_log(&server->env, RV_LOG_WARNING, "a call from %.120s was put off: %s%s", rv_call_peer(call), err->message, more);
   rv_call_drop_metadata(call); /* the caller may take his time to read it */
   rv_call_set_header(call, "grpc-retry-pushback-ms", SHED_MS);
@@ -157,10 +178,18 @@ bool rv_service_on_call(void *context, rv_call *call, const char *path, const rv
   return true;
 }
 
+/* What was done is always written. */
+static bool may_audit(rv_server *server, const rv_caller *caller, const char *peer, rv_code code, char more[RV_LOG_MORE])
+{
+  uint64_t who = caller != NULL ? rv_caller_id(caller) : number_of(peer);
+  if (code == RV_PERMISSION_DENIED) return may_log(server, &server->denials, who, more);
+  return code == RV_OK || may_log(server, &server->failed, who, more);
+}
+
 void rv_server_audit(rv_server *server, const rv_caller *caller, const char *peer, const char *what, rv_span name, rv_code code)
 {
   char printable[129] = "", more[RV_LOG_MORE] = "";
-  if (code == RV_PERMISSION_DENIED && !may_log(server, &server->denials, more)) return;
+  if (!may_audit(server, caller, peer, code, more)) return;
   if (name.data != NULL) copy_printable(printable, sizeof printable, name);
   const char *quote = name.data != NULL ? "\"" : "";
   rv_log(&server->env, code == RV_OK ? RV_LOG_INFO : RV_LOG_WARNING, "audit: %.80s from %.120s: %s%s%s%s%s: %s%s",

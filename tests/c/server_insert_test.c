@@ -1,6 +1,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -376,6 +377,50 @@ static void inserts_without_a_client_are_bounded_too(void **state)
   rig_stop(&small);
 }
 
+static int64_t noon(void *context)
+{
+  (void)context;
+  return INT64_C(43200000000000);
+}
+
+static void count_dropped(void *context, rv_log_level level, const char *line)
+{
+  (void)level;
+  if (strstr(line, "which has gone, are dropped") != NULL) atomic_fetch_add((atomic_int *)context, 1);
+}
+
+static void a_client_that_goes_again_and_again_does_not_fill_the_log(void **state)
+{
+  (void)state;
+  enum { TIMES = 30 };
+  test_rig small;
+  test_peer own;
+  atomic_int lines = 0;
+  rv_env env;
+  rv_env_default(&env);
+  env.log = count_dropped;
+  env.monotonic_ns = noon;
+  env.context = &lines;
+  rv_table_config table = place_queue("q", 1);
+  rig_start_with(&small, &table, 1, (rv_server_config){.max_orphan_bytes = 1, .env = &env});
+  peer_open(&own, small.address);
+  test_stream *call = stream_open(&own, INSERT, NULL, 0);
+  uint64_t key;
+  insert_one(call, "q", 1, 1);
+  expect_keys(call, &key, 1);
+  stream_free(call);
+  for (key = 2; key < 2 + TIMES; key++) {
+    call = stream_open(&own, INSERT, NULL, 0);
+    insert_one(call, "q", key, 1);
+    rig_wait_for_waiting(&small, "q", 1, 0);
+    stream_free(call);
+    rig_wait_for_waiting(&small, "q", 0, 0);
+  }
+  assert_int_equal(atomic_load(&lines), 10);
+  peer_close(&own);
+  rig_stop(&small);
+}
+
 enum { KEPT_ROWS = 1 << 18 }; /* a chunk of 1 MiB */
 
 /* Inserts an item over a large chunk, which goes again, and is kept for more; then one over `chunk`, which waits. */
@@ -528,6 +573,7 @@ int main(void)
       TEST(blocked_inserts_of_a_reverb_client_that_has_gone_still_happen),
       TEST(blocked_inserts_of_a_reverie_writer_that_has_gone_are_cancelled),
       TEST(inserts_without_a_client_are_bounded_too),
+      TEST(a_client_that_goes_again_and_again_does_not_fill_the_log),
       TEST(what_a_client_that_has_gone_kept_for_items_to_come_goes_with_it),
       cmocka_unit_test(inserts_without_a_client_count_with_the_chunks_that_they_hold),
       TEST(the_rest_of_a_message_goes_in_after_its_client_has_gone),

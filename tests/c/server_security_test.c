@@ -369,6 +369,31 @@ static void who_is_refused_is_in_the_log_but_cannot_fill_it(void **state)
   close_server(&s);
 }
 
+static void one_who_is_refused_again_and_again_hides_no_other(void **state)
+{
+  (void)state;
+  secured s;
+  rv_error err;
+  open_with_tokens(&s);
+  s.stopped = now_of(&s);
+  rv_client *learner = client_of(&s, learner_token, NULL), *actor = client_of(&s, actor_token, NULL),
+            *admin = client_of(&s, admin_token, NULL);
+  for (int i = 0; i < 30; i++) assert_code(rv_client_reset(learner, "per", &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_code(rv_client_reset(actor, "per", &long_enough, &err), RV_PERMISSION_DENIED);
+  assert_int_equal(count_in_log(&s, "audit: learner from"), 10);
+  assert_int_equal(count_in_log(&s, "audit: actors from"), 1);
+  for (int i = 0; i < 30; i++)
+    assert_code(rv_client_reset(admin, "nowhere", &long_enough, &err), RV_NOT_FOUND); /* nor fills it */
+  assert_int_equal(count_in_log(&s, "reset table \"nowhere\": NOT_FOUND"), 10);
+  let_pass(&s, 61);
+  assert_int_equal(count_in_log(&s, "audit: 20 more failed that are not in the log"), 1);
+  s.stopped = 0;
+  rv_client_free(learner);
+  rv_client_free(actor);
+  rv_client_free(admin);
+  close_server(&s);
+}
+
 static void who_may_not_is_in_the_log_however_many_are_not_known(void **state)
 {
   (void)state;
@@ -582,6 +607,7 @@ int main(void)
       cmocka_unit_test(who_is_not_known_gets_nowhere),
       cmocka_unit_test(samples_that_are_refused_change_nothing_for_others),
       cmocka_unit_test(who_is_refused_is_in_the_log_but_cannot_fill_it),
+      cmocka_unit_test(one_who_is_refused_again_and_again_hides_no_other),
       cmocka_unit_test(who_may_not_is_in_the_log_however_many_are_not_known),
       cmocka_unit_test(what_administrators_do_is_in_the_log),
       cmocka_unit_test(who_is_taken_off_the_list_is_out_at_once_and_others_go_on),

@@ -1,6 +1,8 @@
 /* A server over TLS: whom a certificate makes known, and what its log says of certificates and of those who are kept out. */
 #include "secured_fixture.h"
 
+#include <arpa/inet.h>
+
 #include "net/certificates_testing.h"
 #include "net/raw_testing.h"
 
@@ -53,10 +55,23 @@ static void do_nothing(void *argument)
   (void)argument;
 }
 
-/* And is refused; what is logged of it is. */
-static void speak_in_the_clear(secured *s)
+/* This machine has all of 127.0.0.0/8. */
+static int connect_from(const char *address, uint16_t port)
 {
-  int fd = connect_port(s->f.port);
+  struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET, .sin_port = htons(port)};
+  assert_int_equal(inet_pton(AF_INET, address, &from.sin_addr), 1);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  assert_true(fd >= 0);
+  assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof from), 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+  return fd;
+}
+
+/* And is refused; what is logged of it is. */
+static void speak_in_the_clear(secured *s, const char *address)
+{
+  int fd = connect_from(address, s->f.port);
   send_raw(fd, "GET / HTTP/1.1\r\n\r\n", 18);
   read_to_end(fd);
   close(fd);
@@ -85,9 +100,11 @@ static void the_log_says_whom_tls_keeps_out_and_what_expires(void **state)
   assert_int_equal(count_in_log(&s, "TLS: the certificate in"), 2);
   let_pass(&s, 86400);
   assert_int_equal(count_in_log(&s, "TLS: the certificate in"), 3);
-  for (int i = 0; i < 15; i++) speak_in_the_clear(&s);
+  for (int i = 0; i < 15; i++) speak_in_the_clear(&s, "127.0.0.1");
   assert_int_equal(count_in_log(&s, "a TLS handshake failed: the connection from ipv4:127.0.0.1:"), 10);
   assert_int_equal(count_in_log(&s, "the client does not speak TLS"), 10);
+  speak_in_the_clear(&s, "127.0.0.2"); /* whoever tries again and again does not hide others */
+  assert_int_equal(count_in_log(&s, "a TLS handshake failed: the connection from ipv4:127.0.0.2:"), 1);
   let_pass(&s, 180);
   assert_int_equal(count_in_log(&s, "of TLS handshakes 5 more failed that are not in the log"), 1);
   s.stopped = 0;
