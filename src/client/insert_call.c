@@ -14,6 +14,7 @@
 #define SERVER_STATE "reverie-server-state"
 #define WRITER_ID "reverie-writer"
 #define PACKS "reverie-packs"
+#define MAX_MESSAGE "reverie-max-message"
 
 /* So far a confirmation's item is looked for from the oldest on. */
 enum { LOOK_AHEAD = 8 };
@@ -124,6 +125,16 @@ void rv_insert_stream_take_writer_id(rv_insert_stream *stream)
   stream->server_state[0] = '\0'; /* no server has answered this id yet: one that does not know it has not forgotten it */
 }
 
+/* What the server takes in one message; 0: it has not said it, or nonsense. */
+static size_t message_bound_of(rv_call *call)
+{
+  const char *text = rv_call_metadata(call, MAX_MESSAGE);
+  const size_t digits = text != NULL ? strspn(text, "0123456789") : 0;
+  if (digits == 0 || digits > 18 || text[digits] != '\0') return 0;
+  const size_t bound = strtoull(text, NULL, 10);
+  return bound >= RV_LEAST_MAX_MESSAGE ? bound : 0;
+}
+
 static void on_headers(rv_call *call, void *user)
 {
   rv_insert_stream *stream = user;
@@ -132,6 +143,8 @@ static void on_headers(rv_call *call, void *user)
   const char *packs = rv_call_metadata(call, PACKS);
   stream->packs = packs != NULL;
   stream->packs_columns = packs != NULL && strcmp(packs, "1") != 0;
+  stream->max_message = message_bound_of(call);
+  stream->bound_heard = true;
   rv_mutex_lock(&stream->mutex);
   stream->status.peer = state == NULL ? RV_PEER_REVERB : RV_PEER_REVERIE;
   stream->last_error[0] = '\0';
@@ -158,23 +171,27 @@ void rv_insert_stream_requeue(rv_insert_stream *stream)
   stream->sent_count = 0;
 }
 
+void rv_insert_stream_give_up_first(rv_insert_stream *stream, rv_code code, const char *message)
+{
+  rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
+  char doubt[RV_ERROR_MESSAGE_MAX];
+  forget_slot(stream, item);
+  rv_stream_item_unpin(item);
+  stream->queue_count--;
+  bool unknown = item->in_doubt && code == RV_RESOURCE_EXHAUSTED; /* which says that nothing came in */
+  if (unknown)
+    snprintf(doubt, sizeof doubt,
+             "it is not known whether the item is in: an earlier call was lost, and its server now says %s: %s",
+             rv_code_name(code), message);
+  rv_insert_stream_finish(item, unknown ? RV_UNKNOWN : code, unknown ? doubt : message);
+}
+
 /* Every item that the server may have seen, and, so that something is given up each time, at least the first. */
 static void fail_sent(rv_insert_stream *stream, rv_code code, const char *message)
 {
-  bool any = false;
-  char doubt[RV_ERROR_MESSAGE_MAX];
-  snprintf(doubt, sizeof doubt,
-           "it is not known whether the item is in: an earlier call was lost, and its server now says %s: %s", rv_code_name(code),
-           message);
-  while (!rv_list_empty(&stream->queue)) {
-    rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
-    if (item->sequence == 0 && any) break;
-    any = true;
-    forget_slot(stream, item);
-    rv_stream_item_unpin(item);
-    stream->queue_count--;
-    bool unknown = item->in_doubt && code == RV_RESOURCE_EXHAUSTED; /* which says that nothing came in */
-    rv_insert_stream_finish(item, unknown ? RV_UNKNOWN : code, unknown ? doubt : message);
+  for (bool any = false; !rv_list_empty(&stream->queue); any = true) {
+    if (any && RV_CONTAINER(stream->queue.next, rv_stream_item, link)->sequence == 0) break;
+    rv_insert_stream_give_up_first(stream, code, message);
   }
 }
 
@@ -200,10 +217,20 @@ static bool has_doubts(const rv_insert_stream *stream)
  * numbers of the items see to it that none is inserted twice. */
 static bool is_transient(const rv_insert_stream *stream, const rv_call *call, rv_code code, const char *message)
 {
+  if (stream->resized) return true;
   if (is_exhausted(call, code)) return has_doubts(stream) && rv_monotonic_ns(stream->env) - stream->exhausted_ns < EXHAUSTED_NS;
   if (code == RV_RESOURCE_EXHAUSTED) return true; /* memory was out here, or for the call's beginning */
   return code == RV_OK || code == RV_UNAVAILABLE || code == RV_CANCELLED || code == RV_ABORTED ||
          (code == RV_UNKNOWN && strcmp(message, "Stream removed") == 0);
+}
+
+/* A message was larger than the server takes, which it had not said before that was made. The next call's are not: so one item costs no others. */
+static void note_size(rv_insert_stream *stream, rv_call *call, rv_code code)
+{
+  const size_t bound = message_bound_of(call);
+  const bool too_large = is_exhausted(call, code) && bound > 0 && stream->largest_message > bound;
+  stream->resized = too_large && !stream->resized;
+  if (bound > 0) stream->max_message = bound;
 }
 
 static void retry_later(rv_insert_stream *stream)
@@ -226,9 +253,10 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
     message = stream->broken_message;
   }
   rv_insert_stream_drop_held(stream);
+  note_size(stream, call, code);
   if (!is_exhausted(call, code))
     doubt_sent(stream);
-  else if (stream->exhausted_ns == INT64_MAX)
+  else if (stream->exhausted_ns == INT64_MAX && !stream->resized)
     stream->exhausted_ns = rv_monotonic_ns(stream->env);
   rv_insert_stream_requeue(stream);
   char why[128];
@@ -259,6 +287,8 @@ static void open_call(rv_insert_stream *stream)
                            .wait_for_ready = true};
   stream->connection++;
   stream->packs = stream->packs_columns = false; /* until this server has said so */
+  stream->bound_heard = false;
+  stream->largest_message = 0;
   stream->broken = RV_OK;
   stream->call = rv_channel_call(stream->channel, &config, &events, stream);
   if (stream->call == NULL) retry_later(stream); /* out of memory */

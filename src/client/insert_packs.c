@@ -4,6 +4,7 @@
 
 enum {
   ITEM_BYTES = 2 * sizeof(uint64_t), /* key and priority */
+  CHUNK_BYTES = 64,                  /* of one of the first item: its header, size and start of rows, and their place */
   WORTH_A_REQUEST = 8
 };
 
@@ -75,6 +76,27 @@ static size_t own_bytes(const rv_stream_item *item)
     bytes += chunk->own_size + (is_placed(chunk) ? 0 : chunk->row_bytes);
   }
   return bytes;
+}
+
+/* All that it has goes in at once. */
+static size_t bytes_of_first(const rv_stream_item *item)
+{
+  size_t bytes = rv_stream_item_most_bytes(item);
+  for (uint32_t i = 0; i < item->num_chunks; i++) {
+    const rv_stream_chunk *chunk = item->chunks[i];
+    bytes += CHUNK_BYTES + rv_stream_chunk_bytes(chunk) - (is_placed(chunk) ? chunk->rows.size : 0);
+  }
+  return bytes;
+}
+
+/* Of a message with a pack the first item, those behind it but for the last, that last one, and what is beside a pack take a quarter of what the server
+ * takes, each. 0: the first item does not. */
+static size_t most_behind_first(const rv_insert_stream *stream)
+{
+  const rv_stream_item *first = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
+  const size_t quarter = rv_insert_stream_message_bound(stream) / 4;
+  if (rv_insert_stream_besides(stream) > quarter || bytes_of_first(first) > quarter) return 0;
+  return stream->request_bytes < quarter ? stream->request_bytes : quarter;
 }
 
 /* How many from the head of the queue on go into one pack of at most about so many items and bytes, and what those behind the first
@@ -209,7 +231,8 @@ bool rv_insert_stream_has_pack(rv_insert_stream *stream)
 
 rv_code rv_insert_stream_put_pack(rv_insert_stream *stream, rv_pieces *message, size_t *count)
 {
-  size_t rest = 0, n = count_alike(stream, SIZE_MAX, stream->request_bytes, &rest);
+  const size_t most = most_behind_first(stream);
+  size_t rest = 0, n = most > 0 ? count_alike(stream, SIZE_MAX, most, &rest) : 0;
   *count = 0;
   if (n == 0 || n < least_items(stream, 2)) return RV_OK;
   const rv_link *link = stream->queue.next;

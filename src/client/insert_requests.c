@@ -1,15 +1,24 @@
 /* Requests: as many items as wait, up to a bound, with the chunks that the server does not hold yet; where rows are lent, one large
  * row. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "client/insert_stream_parts.h"
 
 /* No more requests are made while so many bytes wait for the socket. */
 #define QUEUED_BYTES ((size_t)1 << 20)
+/* gRPC tells their size in 32 bits. */
+#define MESSAGE_BOUND ((size_t)UINT32_MAX)
+
+enum {
+  HEADER = 11, /* a field's tag and length, at most */
+  KEPT = 10    /* a chunk's key, at most, where the server is to keep it */
+};
 
 void rv_insert_stream_drop_held(rv_insert_stream *stream)
 {
   rv_link *link;
+  stream->held_count = 0;
   while ((link = rv_list_pop_front(&stream->held)) != NULL) {
     rv_stream_chunk *chunk = RV_CONTAINER(link, rv_stream_chunk, link);
     chunk->sent_on = 0;
@@ -43,6 +52,7 @@ static rv_code put_chunk(rv_insert_stream *stream, rv_pieces *message, rv_stream
   if (code != RV_OK) return code;
   chunk->sent_on = stream->connection;
   rv_list_push_back(&stream->held, &rv_stream_chunk_ref(chunk)->link);
+  stream->held_count++;
   return RV_OK;
 }
 
@@ -63,6 +73,7 @@ static rv_code put_keep_keys(rv_insert_stream *stream, rv_pieces *message)
     rv_stream_chunk *chunk = RV_CONTAINER(link, rv_stream_chunk, link);
     if (atomic_load_explicit(&chunk->pins, memory_order_acquire) == 0) {
       rv_list_remove(link);
+      stream->held_count--;
       chunk->sent_on = 0;
       rv_stream_chunk_unref(chunk);
       continue;
@@ -127,6 +138,66 @@ static bool begins_a_request(brings before, brings now)
   return now == LARGE || (now == SMALL && before == LARGE);
 }
 
+/* ---- how large a message may be ---- */
+
+size_t rv_insert_stream_message_bound(const rv_insert_stream *stream)
+{
+  return stream->max_message > 0 && stream->max_message < MESSAGE_BOUND ? stream->max_message : MESSAGE_BOUND;
+}
+
+size_t rv_insert_stream_besides(const rv_insert_stream *stream)
+{
+  return 3 * HEADER + stream->held_count * KEPT;
+}
+
+static size_t bytes_of_chunk(const rv_stream_chunk *chunk)
+{
+  const size_t bytes = rv_stream_chunk_bytes(chunk);
+  return 1 + rv_varint_size(bytes) + bytes;
+}
+
+/* So many bytes may follow what is in the message, which is never sent empty: what is too large by itself goes by itself. */
+static bool has_room(const rv_insert_stream *stream, const rv_pieces *message, size_t more)
+{
+  const size_t bound = rv_insert_stream_message_bound(stream);
+  return message->bytes == 0 || message->bytes + more + rv_insert_stream_besides(stream) <= bound;
+}
+
+/* The largest of the messages that the item cannot do without: each of its chunks may go by itself. */
+static size_t least_message(const rv_insert_stream *stream, const rv_stream_item *item)
+{
+  size_t own = rv_stream_item_most_bytes(item) + rv_insert_stream_besides(stream), largest = 0;
+  for (uint32_t i = 0; i < item->num_chunks; i++) {
+    if (item->chunks[i]->sent_on == stream->connection) continue;
+    const size_t bytes = bytes_of_chunk(item->chunks[i]);
+    if (bytes > largest) largest = bytes;
+    own += KEPT;
+  }
+  return own > largest ? own : largest;
+}
+
+/* True: the first of the queue is larger than the server takes, and has failed. Where this server has not said yet what it takes, it is asked:
+ * another one may have been there before. */
+static bool refuse_first(rv_insert_stream *stream)
+{
+  const size_t bound = stream->bound_heard || stream->resized ? rv_insert_stream_message_bound(stream) : MESSAGE_BOUND;
+  const size_t least = least_message(stream, RV_CONTAINER(stream->queue.next, rv_stream_item, link));
+  if (least <= bound) return false;
+  char text[RV_ERROR_MESSAGE_MAX];
+  if (bound < MESSAGE_BOUND)
+    snprintf(text, sizeof text,
+             "the item needs a message of %zu bytes, which is larger than this server takes (%zu); make its chunks of fewer "
+             "rows, or raise "
+             "the server's max_message_bytes",
+             least, bound);
+  else
+    snprintf(text, sizeof text,
+             "the item needs a message of %zu bytes, and gRPC's messages are smaller than 4 GiB; make its chunks of fewer rows",
+             least);
+  rv_insert_stream_give_up_first(stream, RV_RESOURCE_EXHAUSTED, text);
+  return true;
+}
+
 /* Takes items from the queue until the request is full. Its first request may be chunks alone, when one item needs that many. */
 static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
 {
@@ -143,10 +214,11 @@ static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
     uint32_t i = 0;
     for (; i < item->num_chunks && message->bytes < stream->request_bytes; i++) {
       if (item->chunks[i]->sent_on == stream->connection) continue;
+      if (!has_room(stream, message, bytes_of_chunk(item->chunks[i]) + KEPT)) break;
       code = put_chunk(stream, message, item->chunks[i]);
       if (code != RV_OK) return code;
     }
-    if (i < item->num_chunks) break;
+    if (i < item->num_chunks || !has_room(stream, message, rv_stream_item_most_bytes(item))) break;
     code = put_item(stream, message, item);
     if (code != RV_OK) return code;
     note_sent(stream, item);
@@ -160,6 +232,7 @@ bool rv_insert_stream_send(rv_insert_stream *stream)
 {
   while (!rv_list_empty(&stream->queue) && rv_call_queued(stream->call) < QUEUED_BYTES && !rv_call_is_over(stream->call)) {
     rv_pieces message;
+    if (refuse_first(stream)) continue;
     rv_pieces_init(&message);
     if (fill_request(stream, &message) != RV_OK) {
       rv_pieces_fini(&message);
@@ -167,6 +240,7 @@ bool rv_insert_stream_send(rv_insert_stream *stream)
       return false;
     }
     stream->bytes_sent += message.bytes;
+    if (message.bytes > stream->largest_message) stream->largest_message = message.bytes;
     rv_call_send(stream->call, &message);
     rv_pieces_fini(&message);
   }

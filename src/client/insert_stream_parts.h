@@ -52,8 +52,9 @@ struct rv_insert_stream {
   uint64_t bytes_sent;
   rv_stream_slots slots; /* by key, items that were sent at least once, as far as they are indexed */
   rv_link held;          /* chunks that the server holds for this call */
-  bool packs;            /* the server of this call takes packs of items, */
-  bool packs_columns;    /* also of chunks that have several columns */
+  size_t held_count;
+  bool packs;         /* the server of this call takes packs of items, */
+  bool packs_columns; /* also of chunks that have several columns */
   uint64_t next_sequence;
   char writer_id[33];
   char server_state[128]; /* "": not a Reverie server, or not known yet */
@@ -62,8 +63,12 @@ struct rv_insert_stream {
   int64_t backoff_ns;
   int64_t
       exhausted_ns; /* when the first of calls in a row ended with RESOURCE_EXHAUSTED, without an answer; INT64_MAX: none did */
-  size_t request_bytes; /* bound of a request, see RV_STREAM_REQUEST_BYTES */
-  rv_code broken;       /* why this side ended the call; RV_OK: it did not */
+  size_t request_bytes;   /* bound of a request, see RV_STREAM_REQUEST_BYTES */
+  size_t max_message;     /* what a server last said that it takes in one; 0: it has not said it */
+  bool bound_heard;       /* the server of this call has, */
+  bool resized;           /* or that of the call before did as it ended it: a message was larger. Of this one none is */
+  size_t largest_message; /* of this call */
+  rv_code broken;         /* why this side ended the call; RV_OK: it did not */
   char broken_message[128];
   rv_writer_buf scratch, places;
   uint64_t *keep;
@@ -87,6 +92,12 @@ void rv_stream_item_put(rv_writer_buf *out, uint32_t field, const rv_stream_item
 rv_code rv_insert_stream_put_pack(rv_insert_stream *stream, rv_pieces *message, size_t *count);
 /* So many at the head of the queue look alike that a request of their own is worth it, or their rows are named by their place. */
 bool rv_insert_stream_has_pack(rv_insert_stream *stream);
+/* Bytes that no message to the server may be larger than, as far as is known. */
+size_t rv_insert_stream_message_bound(const rv_insert_stream *stream);
+/* What is in a message beside a pack or its chunks and items, at most: headers, and the keys of the chunks that the server is to keep. */
+size_t rv_insert_stream_besides(const rv_insert_stream *stream);
+/* At most what the item takes in a message, without chunks. */
+size_t rv_stream_item_most_bytes(const rv_stream_item *item);
 /* Sends what the call will take; false: out of memory, and the call is of no use any more. */
 bool rv_insert_stream_send(rv_insert_stream *stream);
 /* Opens the call if need be, and sends. */
@@ -96,6 +107,8 @@ bool rv_insert_stream_drain(rv_insert_stream *stream);
 /* Takes what is in the inbox, sends what the call will take, and promises to look again if something is to be expected. A row that others may still
  * refer to is left there until then, if by then it may go in a pack. */
 void rv_insert_stream_look(rv_insert_stream *stream);
+/* The first of the queue fails with that status; one that an earlier call left in doubt does with RV_UNKNOWN. */
+void rv_insert_stream_give_up_first(rv_insert_stream *stream, rv_code code, const char *message);
 /* Takes the item off its list and completes it. */
 void rv_insert_stream_finish(rv_stream_item *item, rv_code code, const char *message);
 /* Puts what was sent and not confirmed before what was not sent. */

@@ -48,6 +48,7 @@ typedef struct fake_server {
   size_t num_items, num_chunks, num_requests;
   char broken_rule[128];
   bool packs;                    /* it takes packs, and says so */
+  size_t max_message;            /* what it takes in one message, and says; 0: much, and it says nothing */
   size_t num_packed, num_placed; /* of those, items whose rows were named by their place */
 } fake_server;
 
@@ -241,6 +242,11 @@ static inline bool on_call(void *context, rv_call *net_call, const char *path, c
   note(server->state[call->number % 8], rv_call_metadata(net_call, "reverie-server-state"));
   if (server->state_header != NULL) rv_call_set_header(net_call, "reverie-server-state", server->state_header);
   if (server->packs) rv_call_set_header(net_call, "reverie-packs", "1");
+  if (server->max_message > 0) {
+    char most[24];
+    snprintf(most, sizeof most, "%zu", server->max_message);
+    rv_call_set_header(net_call, "reverie-max-message", most);
+  }
   rv_code code = call->number == 0                                  ? RV_OK
                  : call->number == 1 && server->later_code == RV_OK ? server->second_code
                                                                     : server->later_code;
@@ -271,7 +277,7 @@ typedef struct test_bench {
 } test_bench;
 
 /* shares: both ends have memory in common, and the server gives blocks. */
-static inline void set_up_sharing(test_bench *bench, const char *state_header, bool shares)
+static inline void set_up_with(test_bench *bench, const char *state_header, bool shares, size_t max_message)
 {
   rv_error err = {.message = ""};
   memset(bench, 0, sizeof *bench);
@@ -283,12 +289,13 @@ static inline void set_up_sharing(test_bench *bench, const char *state_header, b
   rv_cond_init(&server->changed);
   server->state_header = state_header;
   server->confirm_until = SIZE_MAX;
+  server->max_message = max_message;
   const char *any = "127.0.0.1:0";
   rv_grpc_server_config config = {.env = &bench->env,
                                   .addresses = &any,
                                   .num_addresses = 1,
                                   .io_threads = 1,
-                                  .max_message_bytes = (size_t)1 << 28,
+                                  .max_message_bytes = max_message > 0 ? max_message : (size_t)1 << 28,
                                   .max_connections = 100,
                                   .max_streams_per_connection = 100,
                                   .shares_memory = shares,
@@ -306,6 +313,11 @@ static inline void set_up_sharing(test_bench *bench, const char *state_header, b
   assert_int_equal(rv_channel_new(&channel, &bench->channel, NULL), RV_OK);
   rv_insert_stream_config stream = {.env = &bench->env, .loop = bench->loop, .channel = bench->channel};
   assert_int_equal(rv_insert_stream_new(&stream, &bench->stream, NULL), RV_OK);
+}
+
+static inline void set_up_sharing(test_bench *bench, const char *state_header, bool shares)
+{
+  set_up_with(bench, state_header, shares, 0);
 }
 
 static inline void set_up(test_bench *bench, const char *state_header)

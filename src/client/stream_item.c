@@ -209,6 +209,14 @@ static void put_like(rv_writer_buf *out, const rv_stream_item *item)
   rv_wire_item_serialize(out, &wire);
 }
 
+size_t rv_stream_item_most_bytes(const rv_stream_item *item)
+{
+  enum { OWN = 96, COLUMN = 16, SLICE = 48 }; /* key, priority, number and headers; besides the slices; with its header */
+  if (item->body != NULL) return item->body_size + OWN;
+  const rv_wire_item *like = &item->like->item;
+  return OWN + like->table.size + like->num_columns * (size_t)COLUMN + like->total_slices * (size_t)SLICE;
+}
+
 void rv_stream_item_put(rv_writer_buf *out, uint32_t field, const rv_stream_item *item)
 {
   size_t mark = rv_put_open(out, field);

@@ -461,6 +461,9 @@ rv_code rv_begin_insert_stream(rv_server *server, rv_call *net_call, const rv_me
   if (writer == NULL) return RV_OK;
   call->by_reverie = true;
   rv_call_set_header(net_call, "reverie-packs", "2");
+  char most[24];
+  snprintf(most, sizeof most, "%zu", server->max_message_bytes);
+  rv_call_set_header(net_call, "reverie-max-message", most);
   if (attach_session(call, writer, &refused) != RV_OK) {
     rv_insert_call_end(call, refused.code, refused.message);
     return RV_OK;

@@ -72,7 +72,7 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
       .addresses = config->addresses,
       .num_addresses = config->num_addresses,
       .io_threads = config->io_threads,
-      .max_message_bytes = or_default(config->max_message_bytes, default_message_bytes),
+      .max_message_bytes = server->max_message_bytes,
       .max_connections = or_default(config->max_connections, default_connections),
       .max_connections_per_address = config->max_connections_per_address,
       .max_streams_per_connection = or_default(config->max_streams_per_connection, default_streams),
@@ -159,6 +159,7 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
   server->store = rv_store_ref(full.store);
   server->ports = ports;
   server->num_addresses = full.num_addresses;
+  server->max_message_bytes = or_default(full.max_message_bytes, default_message_bytes);
   server->max_stream_chunk_bytes = or_default(full.max_stream_chunk_bytes, default_chunk_bytes);
   server->max_orphan_bytes = or_default(full.max_orphan_bytes, default_orphan_bytes);
   server->caller_limits = (rv_caller_limits){.max_streams = or_default(full.max_streams_per_identity, default_caller_streams),

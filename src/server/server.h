@@ -44,7 +44,7 @@ struct rv_server {
   rv_grpc_server *grpc;
   uint16_t *ports;
   size_t num_addresses;
-  size_t max_stream_chunk_bytes, max_orphan_bytes;
+  size_t max_message_bytes, max_stream_chunk_bytes, max_orphan_bytes;
   rv_caller_limits caller_limits;
   char state_id[33]; /* the store's, in hexadecimal */
   atomic_size_t orphan_bytes;

@@ -1,0 +1,109 @@
+/* Writers of a server that takes small messages: what fits is in, whatever is written beside it. */
+#include "support/place.h"
+#include "support/rig.h"
+
+enum { N = 300 };
+
+static test_rig rig;
+static test_place place;
+
+static void open_with(size_t max_message_bytes, bool shares)
+{
+  rv_table_config table = rig_table("t");
+  rig_start_with(&rig, &table, 1, (rv_server_config){.max_message_bytes = max_message_bytes});
+  rv_client_config config = {.size = sizeof config, .address = rig.address, .no_shared_memory = !shares};
+  place = (test_place){.client = NULL};
+  OK(rv_client_new(&config, &place.client, error));
+}
+
+static void close_all(void)
+{
+  rv_client_free(place.client);
+  rig_stop(&rig);
+}
+
+static const char too_large[] =
+    "which is larger than this server takes (65536); make its chunks of fewer rows, or raise the server's max_message_bytes";
+
+/* Of an item that was refused the first call after it says so, and does nothing else. */
+static bool has_told(rv_code code, const rv_error *err)
+{
+  if (code == RV_OK) return false;
+  assert_int_equal(code, RV_RESOURCE_EXHAUSTED);
+  if (strstr(err->message, too_large) == NULL) fail_msg("%s", err->message);
+  return true;
+}
+
+/* A step and an item of it; its bytes cannot be compressed. */
+static void put_row(rv_writer *writer, rv_random *random, uint32_t column, int64_t bytes)
+{
+  uint8_t *row = malloc((size_t)bytes);
+  for (int64_t i = 0; i < bytes; i++) row[i] = (uint8_t)rv_random_below(random, 256);
+  rv_cell cell = {.column = column, .value = {.dtype = RV_UINT8, .rank = 1, .shape = &bytes, .data = row}};
+  rv_error err;
+  if (has_told(rv_writer_append(writer, &cell, 1, false, &err), &err)) OK(rv_writer_append(writer, &cell, 1, false, error));
+  rv_run run = {.column = column, .count = 1, .first = rv_writer_num_rows(writer) - 1, .stride = 1};
+  rv_item_column of = {.runs = &run, .num_runs = 1};
+  if (has_told(rv_writer_create_item(writer, "t", 1, &of, 1, NULL, &err), &err))
+    OK(rv_writer_create_item(writer, "t", 1, &of, 1, NULL, error));
+  free(row);
+}
+
+static void write_rows(size_t max_message_bytes, int64_t row, bool shares)
+{
+  rv_random random;
+  rv_random_init(&random, 1);
+  open_with(max_message_bytes, shares);
+  rv_writer *writer = place_writer(&place, (rv_writer_config){.num_keep_alive_refs = 1});
+  for (int i = 0; i < N; i++) put_row(writer, &random, 0, row);
+  OK(rv_writer_flush(writer, 0, NULL, error));
+  assert_int_equal(place_size(&place, "t"), N);
+  rv_writer_free(writer);
+  close_all();
+}
+
+static void small_rows_are_in_however_little_a_server_takes(void **state)
+{
+  (void)state;
+  write_rows(RV_LEAST_MAX_MESSAGE, 500, false);
+  write_rows(RV_LEAST_MAX_MESSAGE, 500, true);
+  write_rows(RV_LEAST_MAX_MESSAGE, 15000, false);
+}
+
+static void large_rows_are_in_where_they_fit(void **state)
+{
+  (void)state;
+  write_rows(64 << 10, 40000, false);
+  write_rows(64 << 10, 40000, true);
+}
+
+static void a_row_that_is_too_large_costs_no_other(void **state)
+{
+  (void)state;
+  for (int shares = 0; shares < 2; shares++) {
+    rv_random random;
+    rv_random_init(&random, 1);
+    open_with(64 << 10, shares == 1);
+    rv_writer *writer = place_writer(&place, (rv_writer_config){.num_keep_alive_refs = 1});
+    for (int i = 0; i < N; i++) put_row(writer, &random, i == N / 2, i == N / 2 ? 100000 : 500);
+    OK(rv_writer_settle(writer, NULL, error));
+    rv_writer_status status = {.size = sizeof status};
+    rv_writer_get_status(writer, &status);
+    assert_int_equal(status.items_failed, 1);
+    FAILS(RV_RESOURCE_EXHAUSTED, too_large, rv_writer_flush(writer, 0, NULL, error));
+    assert_int_equal(rv_writer_discard_failed(writer), 1);
+    assert_int_equal(place_size(&place, "t"), N - 1);
+    rv_writer_free(writer);
+    close_all();
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(small_rows_are_in_however_little_a_server_takes),
+      cmocka_unit_test(large_rows_are_in_where_they_fit),
+      cmocka_unit_test(a_row_that_is_too_large_costs_no_other),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
