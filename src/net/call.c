@@ -214,7 +214,9 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
   if (!wants_messages(call) || call->over || session->recalled) return;
   remember(call, size);
   if (session->held_bytes > held_limit(session)) {
-    refuse(call, RV_RESOURCE_EXHAUSTED,
+    /* That others of the connection wait is no fault of an item: what came in an insert stream may come again. */
+    const bool comes_again = call->server && call->events->on_refused != NULL;
+    refuse(call, comes_again ? RV_UNAVAILABLE : RV_RESOURCE_EXHAUSTED,
            "this connection has %zu bytes of messages waiting, and no more are kept; read or send slower", session->held_bytes);
     return;
   }

@@ -89,8 +89,8 @@ typedef struct rv_call_events {
   void (*on_headers)(rv_call *call, void *user);
   /* One whole message: `size` bytes at `data` inside `buf`; take a reference to keep it. */
   void (*on_message)(rv_call *call, void *user, rv_buf *buf, const uint8_t *data, size_t size);
-  /* A message is too large, or more wait than are kept, or memory was out for one (server side only): no more come, and the callee ends
-   * the call with this status, or another. NULL: the call ends at once, without what is queued. */
+  /* A message is too large, or more wait than are kept (RV_UNAVAILABLE: they may come again), or memory was out for one (server side only): no more
+   * come, and the callee ends the call with this status, or another. NULL: the call ends at once, without what is queued. */
   void (*on_refused)(rv_call *call, void *user, rv_code code, const char *message);
   /* The client has sent its last message (server side only). May be NULL. */
   void (*on_half_close)(rv_call *call, void *user);
