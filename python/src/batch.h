@@ -30,7 +30,7 @@ PyObject *replay_batch_make(PyObject *module, PyObject *args);
 
 /* The arrays that the caller gave for the columns, and the nest that they came in. All borrowed. */
 typedef struct batch_out {
-  const structure_object *structure;
+  structure_object *structure;
   PyObject **arrays; /* as many as the structure has leaves */
 } batch_out;
 
