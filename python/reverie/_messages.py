@@ -312,11 +312,13 @@ class Message:
         return next((name for name in names if name in self._values), None)
 
     def ClearField(self, name: str) -> None:
+        """Makes the field as it is in a new message."""
         self._field(name)
         self._values.pop(name, None)
         self._unset.pop(name, None)
 
     def Clear(self) -> None:
+        """Makes all fields as they are in a new message."""
         self._values.clear()
         self._unset.clear()
         object.__setattr__(self, "_unknown", b"")
@@ -359,9 +361,11 @@ class Message:
         return []
 
     def IsInitialized(self) -> bool:
+        """True: no field is required."""
         return True
 
     def ByteSize(self) -> int:
+        """Bytes of the wire form."""
         return len(self.SerializeToString())
 
     def SerializeToString(self, *, deterministic: bool | None = None) -> bytes:
@@ -383,6 +387,7 @@ class Message:
         return self.MergeFromString(data)
 
     def MergeFromString(self, data: bytes) -> int:
+        """Takes over the fields that the wire form has, and returns its length; ValueError for bytes that are no such message."""
         by_number = {field.number: field for field in self.FIELDS}
         try:
             for number, value, raw in spans(bytes(data)):

@@ -44,18 +44,22 @@ class RateLimiter:
 
     @property
     def samples_per_insert(self) -> float:
+        """Samples that each insert allows."""
         return self._samples_per_insert
 
     @property
     def min_size_to_sample(self) -> int:
+        """Items that must be present before anything is sampled."""
         return self._min_size_to_sample
 
     @property
     def min_diff(self) -> float:
+        """Samples wait where ``inserts * samples_per_insert - samples`` would go below this."""
         return self._min_diff
 
     @property
     def max_diff(self) -> float:
+        """Inserts wait where that would go above this, once `min_size_to_sample` items are there."""
         return self._max_diff
 
     def _key(self) -> tuple[float, int, float, float]:

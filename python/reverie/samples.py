@@ -52,6 +52,7 @@ class SampleInfo(NamedTuple):
 
     @classmethod
     def zeros(cls) -> SampleInfo:
+        """All fields zero."""
         return cls(0, 0.0, 0, 0.0, 0)
 
 

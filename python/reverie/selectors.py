@@ -28,6 +28,7 @@ class Selector:
 
     @property
     def exponent(self) -> float:
+        """Of the priority, where the selector is `Prioritized`; else 0."""
         return 0.0
 
     def __repr__(self) -> str:
@@ -99,6 +100,7 @@ class Prioritized(Selector):
 
     @property
     def exponent(self) -> float:
+        """The `priority_exponent`."""
         return self.priority_exponent
 
     def __repr__(self) -> str:

@@ -55,14 +55,17 @@ class TensorSpec:
 
     @property
     def shape(self) -> tuple[int | None, ...] | None:
+        """Its sizes, None where any will do; None in the place of all of them: any shape."""
         return self._shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """NumPy's; of strings ``object``."""
         return self._dtype
 
     @property
     def name(self) -> str | None:
+        """As given."""
         return self._name
 
     def _key(self) -> tuple[Any, ...]:
@@ -103,10 +106,12 @@ class BoundedTensorSpec(TensorSpec):
 
     @property
     def minimum(self) -> np.ndarray[Any, Any]:
+        """The least value: an array that cannot be written to."""
         return self._minimum
 
     @property
     def maximum(self) -> np.ndarray[Any, Any]:
+        """The greatest value: an array that cannot be written to."""
         return self._maximum
 
     def _key(self) -> tuple[Any, ...]:

@@ -111,6 +111,7 @@ class Table:
 
     @property
     def name(self) -> str:
+        """What clients call it."""
         return self._name
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import pathlib
 import re
@@ -21,19 +22,18 @@ sys.path.insert(0, str(ROOT / "tools/dev"))
 import stubs  # noqa: E402
 
 
-def run_page(path: str, blocks: int, **names: Any) -> dict[str, Any]:
-    """Runs the page's Python from top to bottom, in which `names` are there already; returns what it leaves."""
+def run_page(path: str, blocks: int, data: pathlib.Path | None = None) -> dict[str, Any]:
+    """Runs the page's Python from top to bottom, with `data` in the place of /data, and returns what it leaves."""
     found = re.findall(r"^```python\n(.*?)^```$", (ROOT / path).read_text(), re.MULTILINE | re.DOTALL)
     assert len(found) == blocks
-    names["__name__"] = "page"
-    exec(compile("\n".join(found).replace("127.0.0.1:8000", "127.0.0.1:0"), path, "exec"), names)
+    names: dict[str, Any] = {"__name__": "page"}
+    text = "\n".join(found).replace("127.0.0.1:8000", "127.0.0.1:0").replace('"/data/', f'"{data}/')
+    exec(compile(text, path, "exec"), names)
     return names
 
 
 def test_the_readmes_code_runs_from_top_to_bottom():
-    step = {"obs": np.zeros((8, 4, 84, 84), np.uint8), "next_obs": np.zeros((8, 4, 84, 84), np.uint8)}
-    step |= {"action": np.zeros(8, np.int32), "reward": np.zeros(8, np.float32), "done": np.zeros(8, bool)}
-    names = run_page("README.md", 2, **step)
+    names = run_page("README.md", 2)
     assert names["batch"].data["obs"].shape == (256, 4)
     tables = {name: table.current_size for name, table in names["client"].server_info().items()}
     assert tables == {"replay": 1000, "sequences": 8, "frames": 8}
@@ -45,6 +45,56 @@ def test_the_readmes_code_runs_from_top_to_bottom():
 def test_getting_started_runs_from_top_to_bottom():
     names = run_page("docs/getting-started.md", 7)
     shutil.rmtree(names["place"])
+
+
+def test_the_page_on_checkpoints_runs_from_top_to_bottom(tmp_path):
+    names = run_page("docs/checkpoints.md", 1, tmp_path)
+    assert pathlib.Path(names["path"]).parent == tmp_path / "replay"
+
+
+def test_a_server_with_the_journal_of_its_page_begins_where_it_was(tmp_path):
+    for size in (0, 1):
+        names = run_page("docs/journal.md", 1, tmp_path)
+        client = reverie.Client(names["server"].address)
+        assert client.server_info()["replay"].current_size == size
+        client.add("replay", 1.0)
+        names["server"].stop()
+
+
+def test_the_readme_names_the_packages_that_a_build_needs():
+    (needed,) = re.findall(r'^packages_build="(.*)"$', (ROOT / "tools/dev/setup.sh").read_text(), re.MULTILINE)
+    (named,) = re.findall(r"^sudo apt-get install (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert named.split() == needed.split()
+
+
+def undocumented(name: str, thing: Any) -> list[str]:
+    """The name, and those of its public members of this package, that say nothing of themselves."""
+    lost = [] if inspect.getdoc(thing) else [name]
+    if inspect.isclass(thing):
+        for kind in thing.__mro__:
+            if kind.__module__.startswith("reverie"):
+                members = {member: value for member, value in vars(kind).items() if not member.startswith("_")}
+                lost += [f"{name}.{member}" for member, value in members.items() if says_nothing(thing, member, value)]
+    return lost
+
+
+def says_nothing(kind: type, member: str, value: Any) -> bool:
+    """Fields of tuples and dataclasses, and plain values, are told by their class."""
+    fields = (*getattr(kind, "_fields", ()), *getattr(kind, "__dataclass_fields__", ()), *getattr(kind, "__annotations__", ()))
+    called = callable(value) or isinstance(value, (classmethod, staticmethod, property, types.GetSetDescriptorType))
+    return member not in fields and called and not inspect.getdoc(getattr(kind, member))
+
+
+def test_every_public_name_says_what_it_is():
+    modules = [reverie, reverie.checkpointers, reverie.errors, reverie.extensions, reverie.nest, reverie.rate_limiters]
+    modules += [reverie.selectors, reverie.server, reverie.structured, reverie.batches, reverie.table_info, reverie.specs]
+    lost: list[str] = []
+    for module in modules:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing) or inspect.isroutine(thing) or inspect.ismodule(thing):
+                lost += undocumented(f"{module.__name__}.{name}", thing)
+    assert sorted(set(lost)) == []
 
 
 def structured_writers_example() -> types.ModuleType:

@@ -18,7 +18,7 @@ import trustme
 from conftest import make_table
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from waiting import says_at_its_deadline, until
+from waiting import HeldPort, says_at_its_deadline, until
 
 ACTOR, LEARNER = "token-of-the-actors", "token-of-the-learner"
 
@@ -60,13 +60,14 @@ def serve(**options):
 # ---- TLS ----
 
 
+def sh(text, folder):
+    done = subprocess.run(["bash", "-euc", text], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_certificates_made_as_the_page_shows_let_in_who_is_not_revoked(tmp_path):
     page = (server_program.ROOT / "docs/security.md").read_text()
     make, revoke = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-
-    def sh(text):
-        done = subprocess.run(["bash", "-euc", text], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
 
     def is_revoked(address):
         try:
@@ -75,7 +76,7 @@ def test_certificates_made_as_the_page_shows_let_in_who_is_not_revoked(tmp_path)
             return "certificate was revoked" in str(error)
         return False
 
-    sh(make)
+    sh(make, tmp_path)
     path = {name: str(tmp_path / name) for name in ("authority.pem", "server.pem", "server.key", "operator.pem", "operator.key")}
     config = tmp_path / "server.yaml"
     config.write_text('tables: [{name: t}]\nidentities: [{name: o, certificate_name: operator, rights: {"*": admin}}]\n')
@@ -86,11 +87,28 @@ def test_certificates_made_as_the_page_shows_let_in_who_is_not_revoked(tmp_path)
     try:
         for host in ("127.0.0.1", "localhost"):
             reverie.Client(f"{host}:{server.port}", tls=tls).reset("t", timeout=60)
-        sh(revoke)
+        sh(revoke, tmp_path)
         server.signal(signal.SIGHUP)
         until(lambda: is_revoked(server.address))
     finally:
         server.kill()
+
+
+def test_the_pages_programs_and_file_are_right_beside_the_certificates_that_it_makes(tmp_path, monkeypatch):
+    page = (server_program.ROOT / "docs/security.md").read_text()
+    sh(re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0], tmp_path)
+    (yaml,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for identity in ("actors", "learner", "operator"):
+        (tmp_path / identity).write_text(f"the-token-of-{identity}")
+    (tmp_path / "server.yaml").write_text(yaml.replace("/run/secrets", str(tmp_path)) + "tables: [{name: replay}]\n")
+    checked = server_program.run("--config", "server.yaml", "--check", cwd=tmp_path)
+    assert (checked.returncode, "warning" in checked.stderr) == (0, False), checked.stderr
+    programs = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(programs) == 2
+    port = HeldPort()
+    monkeypatch.chdir(tmp_path)
+    exec(compile("\n".join(programs).replace(":8000", f":{port.number}"), "docs/security.md", "exec"), {"__name__": "page"})
+    port.close()
 
 
 def test_rows_go_over_tls_as_they_do_without(files):
