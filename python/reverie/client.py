@@ -56,7 +56,7 @@ class Client(_core.Client):
         The longest message to receive, at least 16,384; 0: 256 MiB.
     tls : TLS, optional
         For a server that has TLS. None: as the environment says (``REVERIE_TLS_AUTHORITY``, ``REVERIE_TLS_CERTIFICATE``,
-        ``REVERIE_TLS_KEY``), else none.
+        ``REVERIE_TLS_KEY``, ``REVERIE_TLS_REVOCATION_LIST``), else none. Unix sockets have none.
     token : str, optional
         Who the client is, to a server that asks; without TLS it is sent to this machine only. None: ``REVERIE_TOKEN``, else nobody.
     peer_timeout : float, optional
@@ -115,8 +115,7 @@ class Client(_core.Client):
             super().__init__(store=server._store, max_message_bytes=message_bytes)
             self._saved_here = (server._internal, server._store)
         else:
-            if not self._address.startswith("unix:"):
-                tls, token = from_environment(tls, token)
+            tls, token = from_environment(tls, token, has_tls=not self._address.startswith("unix:"))
             super().__init__(
                 self._address,
                 max_message_bytes=message_bytes,

@@ -70,7 +70,8 @@ class Identity:
         For people: in errors and in the log.
     rights : mapping of str to str or collection of str
         Table names, or ``"*"`` for every table, to some of ``"read"`` (sample, get and list items), ``"insert"``, ``"update"`` (change
-        priorities, delete items) and ``"admin"`` (reset, change the rate limiter; with ``"*"``: save checkpoints).
+        priorities, delete items) and ``"admin"`` (reset, change the rate limiter or the bounds; with ``"*"``: save
+        checkpoints, change the server's memory limit).
     token : str, optional
         At least 16 visible ASCII characters.
     certificate_name : str, optional
@@ -123,12 +124,12 @@ def raw_identities(identities: Sequence[Identity] | None) -> list[Any] | None:
     return [identity._raw() for identity in found]
 
 
-def from_environment(tls: TLS | None, token: str | None) -> tuple[TLS | None, str | None]:
-    """What a client of another machine was not given, by REVERIE_TOKEN, REVERIE_TLS_AUTHORITY, _CERTIFICATE, _KEY and _REVOCATION_LIST.
+def from_environment(tls: TLS | None, token: str | None, *, has_tls: bool) -> tuple[TLS | None, str | None]:
+    """What a client of another process was not given, by REVERIE_TOKEN, REVERIE_TLS_AUTHORITY, _CERTIFICATE, _KEY and _REVOCATION_LIST.
 
-    So nobody need write a token into a program, and processes that a framework starts have theirs.
+    So nobody need write a token into a program, and processes that a framework starts have theirs. `has_tls`: the address may have TLS.
     """
-    if tls is None:
+    if tls is None and has_tls:
         names = ("certificate", "key", "authority", "revocation_list")
         files = {name: value for name in names if (value := os.environ.get(f"REVERIE_TLS_{name.upper()}"))}
         tls = TLS(**files) if files else None

@@ -301,6 +301,15 @@ def test_the_environment_gives_what_a_program_does_not(files, monkeypatch):
         assert reverie.Client(server.address, token=LEARNER).sample_batch("t", 1).data == [1.0]
 
 
+def test_the_environment_says_who_calls_over_a_unix_socket(files, tmp_path, monkeypatch):
+    monkeypatch.setenv("REVERIE_TOKEN", ACTOR)
+    monkeypatch.setenv("REVERIE_TLS_AUTHORITY", files.authority)  # for other addresses: this one has no TLS
+    with reverie.Server([make_table("t")], address=f"unix:{tmp_path}/socket", identities=identities()) as server:
+        reverie.Client(server.address).add("t", 1.0)
+        with pytest.raises(reverie.PermissionDeniedError, match="actors"):
+            reverie.Client(server.address).sample_batch("t", 1)
+
+
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(ValueError, match="in the clear; use TLS"):
         reverie.Client("replay.example:8000", token=ACTOR)
