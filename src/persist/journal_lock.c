@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -30,16 +31,28 @@ struct rv_journal_lock {
   bool answered, over;
 };
 
+/* False: who had it has taken the file away meanwhile (rv_journal_lock_remove), and another may be there. */
+static bool is_there(int file, const char *path)
+{
+  struct stat ours, there;
+  if (stat(path, &there) != 0) return errno != ENOENT;
+  return fstat(file, &ours) != 0 || (ours.st_dev == there.st_dev && ours.st_ino == there.st_ino);
+}
+
 /* The file, locked; -1: it failed. */
 static int take(rv_journal_lock *lock, rv_code *code)
 {
   *code = RV_OK;
   int file = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0) {
+    if (is_there(file, lock->path)) return file;
+    close(file);
+    file = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  }
   if (file < 0) {
     *code = rv_fail_system(&lock->err, errno, "open", lock->path);
     return -1;
   }
-  if (flock(file, LOCK_EX | LOCK_NB) == 0) return file;
   if (errno != EWOULDBLOCK) {
     rv_log(lock->env, RV_LOG_WARNING, "journal: nothing keeps another process from writing to %s at the same time: flock: %s",
            lock->dir, strerrordesc_np(errno));
@@ -111,6 +124,14 @@ rv_code rv_journal_lock_new(const char *dir, const rv_env *env, rv_journal_lock 
   rv_error_copy(err, &lock->err);
   rv_journal_lock_free(lock);
   return code;
+}
+
+void rv_journal_lock_remove(rv_journal_lock *lock, const char *dir)
+{
+  if (lock == NULL) return;
+  unlink(lock->path); /* while it is ours */
+  rmdir(dir);
+  rv_journal_lock_free(lock);
 }
 
 void rv_journal_lock_free(rv_journal_lock *lock)

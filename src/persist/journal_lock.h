@@ -12,5 +12,7 @@ rv_code rv_journal_lock_new(const char *dir, const rv_env *env, rv_journal_lock 
 /* Whether the lock's file could be opened, without making it. */
 rv_code rv_journal_lock_check(const char *dir, rv_error *err);
 void rv_journal_lock_free(rv_journal_lock *lock); /* NULL is fine */
+/* Takes the file away, and the directory where nothing else is in it: of a start that failed, and made them. NULL is fine. */
+void rv_journal_lock_remove(rv_journal_lock *lock, const char *dir);
 
 #endif

@@ -109,7 +109,10 @@ static void fini(recovery *work)
   rv_journal_writers_fini(&work->writers);
   free(work->held);
   rv_store_unref(work->store);
-  rv_journal_lock_free(work->lock);
+  if (work->made) /* for nothing: whoever puts the journal there finds the place as it was */
+    rv_journal_lock_remove(work->lock, work->dir);
+  else
+    rv_journal_lock_free(work->lock);
   free(work->checkpoint);
   free(work->dir);
 }

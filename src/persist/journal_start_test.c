@@ -163,7 +163,8 @@ static void a_journal_that_is_not_there_stops_the_start_and_keeps_the_checkpoint
     assert_non_null(strstr(err.message, "salvage"));
     assert_int_equal(count_entries(d.checkpoints), checkpoints);
   }
-  snprintf(command, sizeof command, "rm -r %s && cp -r %s.away %s", d.journal, d.journal, d.journal);
+  /* To where nothing is: a start that failed leaves no directory behind that was not there. */
+  snprintf(command, sizeof command, "cp -r %s.away %s", d.journal, d.journal);
   assert_int_equal(system(command), 0);
   j = open_with(&d, (how){.mode = 0}, &config, 1);
   assert_int_equal(size_of(j.store, 0), 5);
