@@ -151,6 +151,8 @@ def test_a_check_does_not_listen(tmp_path):
         ("limits: {max_message_bytes: lots}\ntables: [{name: t}]\n", 1, ["limits.max_message_bytes", "256MiB"]),
         ("limits: {port: 3}\ntables: [{name: t}]\n", 1, ["port"]),
         ("tables: [{name: t}\n", 2, ["not YAML"]),
+        ("tables:\n\t- name: t\n", 2, ["not YAML", "indent by spaces, not by tabs"]),
+        ("tables: [{name: t}]\nidentities:\n  - {name: x, rights: {*: read}}\n", 3, ["not YAML", 'put a * in quotes: "*"']),
         ("tables:\n  - {name: t}\n  - {name: u}\n  - {name: t}\n", 4, ["tables[2]: ", "names must differ"]),
         ("tables: [{name: t, extensions: [nothing]}]\n", 1, ["tables[0]: ", "nothing"]),
         ("table:\n  - name: t\n", 2, ['no setting "table"', "did you mean tables"]),

@@ -8,6 +8,14 @@
 
 #include "base/error.h"
 
+/* Of what people write most often. */
+static const char *remedy(const char *context, const char *problem)
+{
+  if (strstr(problem, "cannot start any token") != NULL)
+    return "; indent by spaces, not by tabs, and put text that begins with @, ` or % in quotes";
+  return strstr(context, "scanning an alias") != NULL ? "; put a * in quotes: \"*\"" : "";
+}
+
 static bool parser_fail(const yaml_parser_t *parser, const char *path, rv_error *err)
 {
   if (parser->error == YAML_MEMORY_ERROR) {
@@ -15,8 +23,10 @@ static bool parser_fail(const yaml_parser_t *parser, const char *path, rv_error 
     return false;
   }
   size_t line = parser->problem_mark.line + 1;
-  rv_fail(err, RV_INVALID_ARGUMENT, "%s:%zu: not YAML: %s%s%s", path, line, parser->context != NULL ? parser->context : "",
-          parser->context != NULL ? ", " : "", parser->problem != NULL ? parser->problem : "unreadable bytes");
+  const char *context = parser->context != NULL ? parser->context : "";
+  const char *problem = parser->problem != NULL ? parser->problem : "unreadable bytes";
+  rv_fail(err, RV_INVALID_ARGUMENT, "%s:%zu: not YAML: %s%s%s%s", path, line, context, context[0] != '\0' ? ", " : "", problem,
+          remedy(context, problem));
   return false;
 }
 
