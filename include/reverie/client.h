@@ -153,14 +153,15 @@ RV_API rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wai
 /* Inserts one item of one row: columns[i] is column i of the row. Sampled, each column has the row's own shape (no time
  * dimension). *key may be NULL. Waits while the limiter forbids it; at the timeout nothing was inserted. On a server
  * elsewhere the item may still get in after RV_DEADLINE_EXCEEDED or RV_CANCELLED, if room appears before the server learns that
- * the caller gave up. */
+ * the caller gave up, and is in where it waited for the disk of the server's journal alone. */
 RV_API rv_code rv_client_add(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, double priority,
                              uint64_t *key, const rv_wait *wait, rv_error *err);
 /* n inserts in order: columns[i] has shape [n, ...]. `priorities` (n) may be NULL: all 1.0; `keys` (n) may be NULL. *added is
  * how many were inserted, also when it is fewer than n because the time ran out (then RV_DEADLINE_EXCEEDED), or a row was refused (then
  * what the first of them was refused with, also if the time ran out for others). Others' inserts may come in between; in process between
  * any two pieces of 64 MiB, or of a 16th of the table's max_bytes. On a server elsewhere, rows whose confirmation was on its way at that
- * moment are in the table and not counted; a plain Reverb also lets in later what it was sent. */
+ * moment, or waited for the disk of the server's journal, are in the table and not counted; a plain Reverb also lets in later what it was
+ * sent. */
 RV_API rv_code rv_client_add_batch(rv_client *client, const char *table, const rv_tensor *columns, size_t num_columns, size_t n,
                                    const double *priorities, uint64_t *keys, size_t *added, const rv_wait *wait, rv_error *err);
 /* The same, with the rows' naming. */

@@ -162,7 +162,8 @@ class Client:
         timeout : float or None
             Seconds to wait while the rate limiter forbids it; None waits for ever. At the timeout nothing was
             inserted; over the network the item may still get in if room appears before the server learns that the caller gave
-            up, so an add that timed out and is tried again may be there twice.
+            up, and is in where it waited for the disk of the server's journal alone: an add that timed out and is tried again
+            may be there twice.
 
         Raises
         ------
@@ -181,7 +182,8 @@ class Client:
             All 1.0 without it.
         timeout : float or None
             Seconds for all of them. When it runs out, what was inserted stays: the number returned is then less than n. Over
-            the network, rows that get in before the server learns that the caller gave up are in the table and not counted.
+            the network, rows that get in before the server learns that the caller gave up,
+            or that waited for the disk of its journal alone, are in the table and not counted.
 
         Raises
         ------

@@ -148,12 +148,14 @@ def by_writer(timeout):
 
 unconfirmed = []
 words = "journal: cannot write " + sys.argv[1] + ".*File too large"
+there = client.server_info()["t"].current_size
 for call in (
     lambda timeout: client.add("t", np.zeros(3), timeout=timeout),
     lambda timeout: client.update_priorities("t", [key], [2.0], timeout=timeout),
     by_writer,
 ):
     says_at_its_deadline(call, words, 0.3)
+assert client.server_info()["t"].current_size >= there + 2, "what was not confirmed is in: an add, and an item of a writer"
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
 waits.join()
 for thread in held:
