@@ -1,4 +1,4 @@
-"""The C examples, built by CMake and pkg-config against an installed library, and run."""
+"""The C examples and a program of one's own, built against an installed library in each way that docs/from-c.md shows, and run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,42 @@ def run(*command: str, env: dict[str, str] | None = None) -> str:
 
 
 @pytest.fixture(scope="module")
-def examples(tmp_path_factory):
+def installed(tmp_path_factory):
+    """The environment in which CMake and pkg-config find the library, which was installed where it is not looked for."""
+    prefix = tmp_path_factory.mktemp("installed") / "prefix"
+    run("cmake", "--install", str(ROOT / "build/release"), "--prefix", str(prefix), "--component", "library")
+    description = next(prefix.rglob("reverie.pc"))
+    return dict(os.environ, PKG_CONFIG_PATH=str(description.parent), CMAKE_PREFIX_PATH=str(prefix))
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory, installed):
     """The examples' folder and the environment to run them in."""
-    place = tmp_path_factory.mktemp("examples")
-    run("cmake", "--install", str(ROOT / "build/release"), "--prefix", str(place / "prefix"), "--component", "library")
-    description = next((place / "prefix").rglob("reverie.pc"))
-    library = next((place / "prefix").rglob("libreverie.so"))
-    env = dict(os.environ, PKG_CONFIG_PATH=str(description.parent), LD_LIBRARY_PATH=str(library.parent))
-    run("cmake", "-G", "Ninja", "-S", str(ROOT / "examples/c"), "-B", str(place / "build"), env=env)
-    run("cmake", "--build", str(place / "build"), env=env)
-    return place / "build", env
+    build = tmp_path_factory.mktemp("examples") / "build"
+    run("cmake", "-G", "Ninja", "-S", str(ROOT / "examples/c"), "-B", str(build), env=installed)
+    run("cmake", "--build", str(build), env=installed)
+    return build, with_library(installed)
+
+
+def with_library(installed: dict[str, str]) -> dict[str, str]:
+    library = next(pathlib.Path(installed["CMAKE_PREFIX_PATH"]).rglob("libreverie.so"))
+    return dict(installed, LD_LIBRARY_PATH=str(library.parent))
+
+
+def blocks(path: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / path).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A folder with the README's program."""
+    (code,) = blocks("README.md", "c")
+    (tmp_path / "mine.c").write_text(code)
+    return tmp_path
+
+
+def needs_the_shared_library(program: pathlib.Path) -> bool:
+    return "libreverie.so" in run("readelf", "--dynamic", str(program))
 
 
 def test_the_embedded_buffer_samples(examples):
@@ -56,11 +82,53 @@ def test_an_actor_and_a_learner_meet_at_a_server(examples, tmp_path):
             assert server.wait(30) == 0
 
 
-def test_the_readmes_program_builds_and_runs(examples, tmp_path):
-    _, env = examples
-    (code,) = re.findall(r"^```c\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "x.c").write_text(code)
-    run("sh", "-c", f"cd {tmp_path} && cc $(pkg-config --cflags reverie) x.c $(pkg-config --libs reverie) -o x && ./x", env=env)
+def test_the_readmes_program_builds_and_runs(mine, installed):
+    run(
+        "sh",
+        "-c",
+        f"cd {mine} && cc $(pkg-config --cflags reverie) mine.c $(pkg-config --libs reverie) -o x && ./x",
+        env=with_library(installed),
+    )
+
+
+def test_both_lines_with_pkg_config_build_a_program(mine, installed):
+    (page,) = blocks("docs/from-c.md", "sh")
+    shared, static = page.splitlines()
+    run("sh", "-c", f"cd {mine} && {shared} && ./mine", env=with_library(installed))
+    assert needs_the_shared_library(mine / "mine")
+    run("sh", "-c", f"cd {mine} && {static} && ./mine", env=installed)
+    assert not needs_the_shared_library(mine / "mine")
+
+
+@pytest.mark.parametrize("way", ["shared", "static"])
+def test_a_project_of_ones_own_finds_the_library(mine, installed, way):
+    project, static = blocks("docs/from-c.md", "cmake")
+    if way == "static":
+        find, link = static.splitlines()
+        project = project.replace("find_package(reverie REQUIRED)", find)
+        project = project.replace("target_link_libraries(mine PRIVATE reverie::reverie)", link)
+        assert find in project
+        assert link in project
+    (mine / "CMakeLists.txt").write_text(project)
+    run("cmake", "-G", "Ninja", "-S", str(mine), "-B", str(mine / "build"), env=installed)
+    run("cmake", "--build", str(mine / "build"), env=installed)
+    run(str(mine / "build/mine"))
+    assert needs_the_shared_library(mine / "build/mine") == (way == "shared")
+
+
+@pytest.mark.parametrize(
+    ("find", "said"),
+    [
+        ("find_package(reverie REQUIRED COMPONENTS statically)", 'no component "statically"; it has static'),
+        ("find_package(reverie 99 REQUIRED)", 'compatible with requested version "99"'),
+    ],
+)
+def test_a_project_that_asks_for_what_there_is_not_is_told(tmp_path, installed, find, said):
+    (tmp_path / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.25)\nproject(mine LANGUAGES C)\n{find}\n")
+    command = ["cmake", "-G", "Ninja", "-S", str(tmp_path), "-B", str(tmp_path / "build")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=installed)
+    assert done.returncode != 0
+    assert said in " ".join(done.stderr.split())
 
 
 def test_an_example_without_a_server_says_so(examples, tmp_path):
