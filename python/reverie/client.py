@@ -8,7 +8,7 @@ import math
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -131,6 +131,27 @@ class Client(_core.Client):
     def server_address(self) -> str:
         """As given; empty for a server of this process that has no name."""
         return self._address
+
+    def close(self) -> None:
+        """Ends its connections now. Idempotent, and does not wait for anybody; leaving a ``with`` block of the client does it, too.
+
+        Calls of other threads that wait end with `CancelledError` within 0.2 s, and every later call of the client, and of the writers,
+        samplers and iterators made of it, fails with `FailedPreconditionError`. What its writers have not had confirmed is given up,
+        as by their own `close`, which says how much that is: flush them first, or leave their ``with`` blocks, which does. Of a server in
+        this process, which it no longer holds, items that wait to be inserted go when their writer does.
+
+        A client that is dropped is closed once nothing made of it is left.
+        """
+        self._close()
+        self._saved_here = None
+        self.__dict__.pop("_server", None)
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     # ---- inserting ----
 

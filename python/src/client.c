@@ -3,12 +3,19 @@
 
 #include <unistd.h>
 
+#include "client/client.h"
 #include "log.h"
 #include "security.h"
 
 int client_check(client_object *self)
 {
-  if (self->client != NULL) return 0;
+  rv_error err;
+  if (self->client != NULL && !rv_client_is_closed(self->client)) return 0;
+  if (self->client != NULL) {
+    rv_client_fail_gone(self->client, &err);
+    core_raise(self->state, &err);
+    return -1;
+  }
   PyErr_SetString(PyExc_RuntimeError, "the client was not initialised: a subclass must call super().__init__(address)");
   return -1;
 }
@@ -136,6 +143,31 @@ static void client_dealloc(PyObject *object)
   if (plain == NULL) rv_client_free(client);
   Py_END_ALLOW_THREADS
   Py_XDECREF(plain);
+}
+
+/* Streams that insert has kept belong to nobody else. */
+static PyObject *client_close(PyObject *object, PyObject *none)
+{
+  (void)none;
+  client_object *self = (client_object *)object;
+  rv_client *client = self->client;
+  if (client == NULL) Py_RETURN_NONE;
+  rv_writer *idle[CLIENT_IDLE_WRITERS];
+  size_t num_idle = self->num_idle;
+  memcpy(idle, self->idle, sizeof idle);
+  self->num_idle = 0;
+  Py_BEGIN_ALLOW_THREADS
+  rv_client_close(client);
+  for (size_t i = 0; i < num_idle; i++) rv_writer_free(idle[i]);
+  Py_END_ALLOW_THREADS
+  Py_RETURN_NONE;
+}
+
+static PyObject *client_check_open(PyObject *object, PyObject *none)
+{
+  (void)none;
+  if (client_check((client_object *)object) < 0) return NULL;
+  Py_RETURN_NONE;
 }
 
 /* ---- methods ---- */
@@ -436,12 +468,14 @@ PyDoc_STRVAR(
     "attached.\n\n"
     "Returns\n-------\n"
     "numpy.ndarray or None\n    The keys that are not in the table (uint64); None where a plain Reverb server does not say.");
-PyDoc_STRVAR(get_doc,
-             "get($self, /, table, key, *, copy=True, timeout=60.0)\n--\n\n"
-             "The item of this key as a ReplaySample, without counting it as sampled.\n\n"
-             "With copy=False its arrays are read-only views of the store's memory, where that is uncompressed; they hold it.\n\n"
-             "Raises\n------\n"
-             "NotFoundError, UnimplementedError (a plain Reverb server)");
+PyDoc_STRVAR(
+    get_doc,
+    "get($self, /, table, key, *, copy=True, timeout=60.0)\n--\n\n"
+    "The item of this key as a ReplaySample, without counting it as sampled.\n\n"
+    "With copy=False its arrays are read-only views of the store's memory, where that is uncompressed; they hold it.\n\n"
+    "Raises\n------\n"
+    "NotFoundError\n    No such table, and which there are; or no item of this key in it. The sentence says which of the two.\n"
+    "UnimplementedError\n    From a plain Reverb server.");
 
 static PyMethodDef client_methods[] = {
     {"add", CORE_METHOD(client_add), CORE_FAST, add_doc},
@@ -462,6 +496,8 @@ static PyMethodDef client_methods[] = {
     {"_checkpoint", client_checkpoint, METH_O, "_checkpoint($self, timeout, /)\n--\n\n"},
     {"_remember", client_py_remember, METH_VARARGS, "_remember($self, table, structure, /)\n--\n\n"},
     {"_remembered", client_py_remembered, METH_O, "_remembered($self, table, /)\n--\n\n"},
+    {"_close", client_close, METH_NOARGS, "_close($self, /)\n--\n\n"},
+    {"_check_open", client_check_open, METH_NOARGS, "_check_open($self, /)\n--\n\n"},
     {"_plain", client_plain, METH_NOARGS, "_plain($self, /)\n--\n\n"},
     {"_take_idle_writer", client_take_idle, METH_NOARGS, "_take_idle_writer($self, /)\n--\n\n"},
     {"_give_idle_writer", client_give_idle, METH_O, "_give_idle_writer($self, stream, /)\n--\n\n"},

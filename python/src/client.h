@@ -62,7 +62,7 @@ typedef struct client_object {
   PyObject *plain; /* has the rv_client since client_plain was called; NULL: it was not, and this has it */
 } client_object;
 
-/* RuntimeError and -1 for an object whose __init__ did not run. */
+/* RuntimeError and -1 for an object whose __init__ did not run; FailedPreconditionError after its close. */
 int client_check(client_object *self);
 /* A new reference to the table's handle; asks the server the first time, and takes the time that this needs off what is left. The
  * cancel may be NULL. NULL with an exception. */

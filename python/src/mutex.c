@@ -39,7 +39,8 @@ static int check_other(core_mutex *mutex)
                     "interrupted; it must end first (an exception from the handler ends it)");
     return -1;
   }
-  if (rv_client_check(mutex->client, &err) == RV_OK) return 0;
+  if (rv_client_is_here(mutex->client)) return 0;
+  rv_client_fail_gone(mutex->client, &err);
   core_raise(mutex->state, &err);
   return -1;
 }

@@ -296,7 +296,10 @@ PyObject *client_give_idle(PyObject *object, PyObject *stream)
   client_object *client = (client_object *)object;
   if (!PyObject_TypeCheck(stream, client->state->stream_type)) return PyErr_Format(PyExc_TypeError, "a Stream is needed");
   stream_object *self = (stream_object *)stream;
-  if (self->client != client) return stream_close(self);
+  if (self->client != client || client_check(client) < 0) {
+    PyErr_Clear(); /* what is closed keeps none */
+    return stream_close(self);
+  }
   if (core_lock(&self->mutex) < 0) return NULL; /* which may wait, while others give theirs */
   bool kept = self->closed || client->num_idle < CLIENT_IDLE_WRITERS;
   if (!self->closed && kept) {

@@ -143,7 +143,7 @@ static void drop(tf_source *source, size_t n)
 void tf_source_close(tf_source *source)
 {
   if (atomic_exchange(&source->closed, true)) return;
-  if (rv_client_check(source->sampler->client, NULL) != RV_OK) return; /* a forked child: its locks may be held for ever */
+  if (!rv_client_is_here(source->sampler->client)) return; /* a forked child: its locks may be held for ever */
   interrupts_end();
   rv_sampler_cancel(source->sampler);
   pthread_mutex_lock(&source->mutex);

@@ -31,7 +31,7 @@ static rv_code may_go_on(rv_rows *rows, rv_patience *patience, rv_error *err)
 static rv_code await_rows(rv_client *client, rv_table *table, rv_rows *rows, rv_gate *gate, const rv_wait *wait, rv_error *err)
 {
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   for (;;) {
     rv_code code = rv_await(&rows->waiter, gate, &patience, err);
     if (code == RV_OK && rv_rows_are_left(rows)) code = may_go_on(rows, &patience, err);

@@ -311,7 +311,7 @@ static void take_back(running_add *running, add_stream *stream)
 {
   const rv_wait wait = {.timeout_ms = TAKE_BACK_MS};
   rv_patience patience;
-  rv_patience_begin(&patience, &running->client->env, &wait, NULL, NULL);
+  rv_patience_begin(&patience, &running->client->env, &wait, NULL, NULL); /* also of a client that is closed */
   stream_free(stream);
   wait_for_parts(running, 0, &patience, NULL);
 }
@@ -332,7 +332,7 @@ rv_code rv_add_remote(rv_client *client, const rv_add *add, size_t *added, const
 {
   *added = 0;
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   if (patience.wait.timeout_ms == 0) patience.deadline_ns = patience.begun_ns + RV_ROUND_TRIP_NS;
   rv_code code = check(client, add, &patience, err);
   if (code != RV_OK) return code;

@@ -85,7 +85,7 @@ static void give_back(rv_batch *batch)
 
 void rv_batch_free(rv_batch *batch)
 {
-  if (batch == NULL || rv_client_check(batch->client, NULL) != RV_OK) return;
+  if (batch == NULL || !rv_client_is_here(batch->client)) return;
   rv_draws_release(batch->draws, batch->size);
   free(batch->shapes);
   batch->shapes = NULL;
@@ -174,7 +174,7 @@ rv_code rv_client_sample_batch(rv_client *client, const char *table, size_t batc
   code = rv_batch_take(client, batch_size, &batch, err);
   if (code != RV_OK) return code;
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   code = draw(batch, table, batch_size, unequal == RV_UNEQUAL_ERROR, &patience, err);
   if (code == RV_OK) code = rv_batch_finish(batch, table, unequal, err);
   if (code != RV_OK) {

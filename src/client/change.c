@@ -12,7 +12,7 @@ static rv_code tell(rv_client *client, const char *path, rv_writer_buf *request,
                     rv_error *err)
 {
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   rv_buf *owner;
   rv_span response;
   rv_code code = rv_client_unary(client, path, request, mode, &patience, &owner, &response, err);
@@ -28,7 +28,7 @@ static rv_code remote_mutate(rv_client *client, const char *table, const rv_key_
                              const rv_wait *wait, rv_error *err)
 {
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   rv_writer_buf request;
   rv_writer_buf_init(&request);
   rv_mutate_request_serialize(&request, table, updates, num_updates, deletes, num_deletes);
@@ -148,7 +148,7 @@ rv_code rv_client_set_bounds(rv_client *client, const char *table, const rv_tabl
   rv_table *local;
   code = rv_client_find_table(client, table, &local, err);
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, describe_bounds, (void *)(uintptr_t)table);
+  rv_client_begin_patience(client, &patience, wait, describe_bounds, (void *)(uintptr_t)table);
   while (code == RV_OK && !change.done) {
     code = rv_table_change_bounds(local, &change, err);
     if (code == RV_OK && !change.done) code = rv_patience_check(&patience, err);
@@ -187,7 +187,7 @@ rv_code rv_client_checkpoint(rv_client *client, char **path, const rv_wait *wait
   if (client->store != NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "a store in process has no checkpointer; ask the server that serves it");
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   rv_writer_buf request;
   rv_writer_buf_init(&request);
   rv_buf *owner;

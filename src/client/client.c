@@ -20,8 +20,11 @@
 /* What writers have on its way is confirmed, and written anew, many rows at a time; it is theirs to bound (flush). */
 #define SPARE_BYTES ((size_t)32 << 20)
 
-rv_code rv_client_fail_forked(const rv_client *client, rv_error *err)
+rv_code rv_client_fail_gone(const rv_client *client, rv_error *err)
 {
+  if (rv_client_is_here(client))
+    return rv_fail(err, RV_FAILED_PRECONDITION, "the client of %.200s was closed; make a new one",
+                   client->address != NULL ? client->address : "a server in this process");
   return rv_fail(err, RV_FAILED_PRECONDITION,
                  "the client was made in process %ld and does not work in this one (%ld); make a new client after fork",
                  (long)client->maker.process, (long)getpid());
@@ -140,7 +143,7 @@ static void close_channel(rv_client *client)
 void rv_client_free(rv_client *client)
 {
   if (client == NULL) return;
-  if (rv_client_check(client, NULL) != RV_OK) return; /* a forked child: its threads and locks are not ours */
+  if (!rv_client_is_here(client)) return; /* a forked child: its threads and locks are not ours */
   rv_batch_streams_free(client);
   rv_add_streams_free(client);
   rv_untold_fini(client);
@@ -171,7 +174,8 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
   if (atomic_load_explicit(&client->connected, memory_order_acquire)) return RV_OK;
   rv_code code = RV_OK;
   rv_mutex_lock(&client->mutex);
-  if (client->loop == NULL)
+  if (rv_client_is_closed(client)) code = rv_client_fail_gone(client, err);
+  if (code == RV_OK && client->loop == NULL)
     code = client->io != NULL ? rv_io_take_loop(client->io, &client->loop, err)
                               : rv_loop_new(&client->env, "reverie-client", &client->loop, err);
   if (code == RV_OK) rv_spares_set_max(rv_loop_spares(client->loop), SPARE_BYTES);
@@ -189,6 +193,23 @@ rv_code rv_client_connect(rv_client *client, rv_error *err)
   if (code == RV_OK) atomic_store_explicit(&client->connected, true, memory_order_release);
   rv_mutex_unlock(&client->mutex);
   return code;
+}
+
+void rv_client_close(rv_client *client)
+{
+  if (!rv_client_is_here(client)) return;
+  rv_mutex_lock(&client->mutex);
+  bool first = !atomic_exchange_explicit(&client->closed, true, memory_order_release);
+  rv_channel *channel = first ? client->channel : NULL; /* none comes after this */
+  rv_mutex_unlock(&client->mutex);
+  if (channel != NULL) rv_channel_close(channel);
+}
+
+void rv_client_begin_patience(rv_client *client, rv_patience *patience, const rv_wait *wait,
+                              void (*describe)(void *context, char *out, size_t capacity), void *context)
+{
+  rv_patience_begin(patience, &client->env, wait, describe, context);
+  patience->closed = &client->closed;
 }
 
 rv_crew *rv_client_loop_crew(rv_client *client)

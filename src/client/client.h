@@ -38,6 +38,7 @@ struct rv_client {
   rv_crew *crew;                 /* a remote client's own; NULL: the store's */
 
   atomic_uint_least64_t changes; /* made through this client and confirmed by its server */
+  atomic_bool closed;            /* rv_client_close was called; set under the mutex */
 
   rv_mutex mutex; /* RV_RANK_CLIENT: what follows. Never held while waiting, nor together with a writer's or sampler's */
   rv_random random;
@@ -57,11 +58,21 @@ struct rv_client {
   rv_idle_calls sample_calls;
 };
 
-rv_code rv_client_fail_forked(const rv_client *client, rv_error *err);
-/* RV_FAILED_PRECONDITION in a forked child. Costs a load. Every public call begins with it. */
+/* The client is not that of a process which forked this one, and what is its own may be freed and locked. Costs a load. */
+static inline bool rv_client_is_here(const rv_client *client)
+{
+  return rv_maker_is_this_process(&client->maker);
+}
+static inline bool rv_client_is_closed(const rv_client *client)
+{
+  return atomic_load_explicit(&client->closed, memory_order_relaxed);
+}
+/* Says which of the two it is. */
+rv_code rv_client_fail_gone(const rv_client *client, rv_error *err);
+/* RV_FAILED_PRECONDITION in a forked child, and once the client was closed. Costs two loads. Every public call begins with it. */
 static inline rv_code rv_client_check(const rv_client *client, rv_error *err)
 {
-  return rv_maker_is_this_process(&client->maker) ? RV_OK : rv_client_fail_forked(client, err);
+  return rv_client_is_here(client) && !rv_client_is_closed(client) ? RV_OK : rv_client_fail_gone(client, err);
 }
 /* The same, and that a table was named; of a client elsewhere also that it may be called so. */
 rv_code rv_client_check_table(const rv_client *client, const char *table, rv_error *err);
@@ -70,6 +81,13 @@ rv_code rv_client_check_name(const char *table, rv_error *err);
 /* Starts loop and channel if they are not there (client->loop and client->channel may be read without a lock afterwards).
  * Connects to nothing yet. Remote clients only. */
 rv_code rv_client_connect(rv_client *client, rv_error *err);
+/* For those who cannot free it yet: its connections end now, calls that wait end with RV_CANCELLED within half a second (100 ms where they
+ * ask whether they are interrupted), and later ones fail. Writers keep what they have not had confirmed, and tell of it when they are closed. Any thread, but
+ * not a loop's; calling it again does nothing. */
+void rv_client_close(rv_client *client);
+/* The caller's patience, which ends when the client is closed. As rv_patience_begin. */
+void rv_client_begin_patience(rv_client *client, rv_patience *patience, const rv_wait *wait,
+                              void (*describe)(void *context, char *out, size_t capacity), void *context);
 /* Something in a table has changed, and the caller is about to hear of it: what was drawn before is not given out any more. */
 static inline void rv_client_note_change(rv_client *client)
 {

@@ -40,7 +40,7 @@ rv_code rv_client_server_info(rv_client *client, const rv_wait *wait, rv_server_
   if (code != RV_OK) return code;
   if (client->store != NULL) return local_info(client->store, out, err);
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   rv_writer_buf request;
   rv_writer_buf_init(&request);
   rv_tables_asked asked = rv_client_before_asking(client);
@@ -60,7 +60,7 @@ static rv_code remote_items(rv_client *client, const char *table, uint64_t *curs
                             size_t *count, const rv_wait *wait, rv_error *err)
 {
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   rv_items_request items = {
       .table = {.data = (const uint8_t *)table, .size = strlen(table)}, .cursor = *cursor, .capacity = capacity};
   rv_writer_buf request;
@@ -93,7 +93,7 @@ rv_code rv_client_items(rv_client *client, const char *table, uint64_t *cursor, 
 static rv_code remote_get(rv_client *client, const char *table, uint64_t key, const rv_wait *wait, rv_draw *out, rv_error *err)
 {
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   rv_writer_buf request;
   rv_writer_buf_init(&request);
   rv_get_request_serialize(&request, table, key);

@@ -130,7 +130,7 @@ rv_code rv_client_sample_into(rv_client *client, const char *table, size_t batch
   code = rv_batch_take(client, batch_size, &batch, err);
   if (code != RV_OK) return code;
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, wait, NULL, NULL);
   if (client->store == NULL) return sample_remote(batch, table, batch_size, arrays, &patience, err);
   code = sample_local(batch, table, batch_size, arrays, &patience, err);
   rv_batch_free(batch);

@@ -77,23 +77,23 @@ rv_code rv_sampler_take_into(rv_sampler *sampler, rv_sink *sink, size_t each, si
 
 uint64_t rv_sampler_losses(rv_sampler *sampler)
 {
-  bool may_lose = sampler->ops->losses != NULL && rv_client_check(sampler->client, NULL) == RV_OK;
+  bool may_lose = sampler->ops->losses != NULL && rv_client_is_here(sampler->client);
   return may_lose ? sampler->ops->losses(sampler) : 0;
 }
 
 int64_t rv_sampler_window(rv_sampler *sampler)
 {
-  return rv_client_check(sampler->client, NULL) == RV_OK ? sampler->ops->window(sampler) : 0;
+  return rv_client_is_here(sampler->client) ? sampler->ops->window(sampler) : 0;
 }
 
 void rv_sampler_cancel(rv_sampler *sampler)
 {
-  if (rv_client_check(sampler->client, NULL) == RV_OK) sampler->ops->cancel(sampler);
+  if (rv_client_is_here(sampler->client)) sampler->ops->cancel(sampler);
 }
 
 void rv_sampler_free(rv_sampler *sampler)
 {
-  if (sampler != NULL && rv_client_check(sampler->client, NULL) == RV_OK) sampler->ops->free(sampler);
+  if (sampler != NULL && rv_client_is_here(sampler->client)) sampler->ops->free(sampler);
 }
 
 void rv_sampler_wait_on(const rv_sampler *sampler, rv_patience *patience)

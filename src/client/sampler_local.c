@@ -111,7 +111,7 @@ static rv_code next(rv_sampler *common, const rv_wait *wait, rv_sample **out, rv
 {
   local_sampler *sampler = RV_CONTAINER(common, local_sampler, common);
   rv_patience patience;
-  rv_patience_begin(&patience, &common->client->env, wait, NULL, NULL);
+  rv_client_begin_patience(common->client, &patience, wait, NULL, NULL);
   bool cancelled;
   is_complete(sampler, &cancelled);
   if (cancelled) return rv_sampler_end_by_cancel(common, err);

@@ -321,7 +321,7 @@ static rv_code take_at_once(rv_remote_sampler *sampler, rv_draw *out, bool *take
 
 void rv_remote_sampler_begin_patience(rv_remote_sampler *sampler, const rv_wait *wait, rv_patience *patience)
 {
-  rv_patience_begin(patience, &sampler->common.client->env, wait, describe, sampler);
+  rv_client_begin_patience(sampler->common.client, patience, wait, describe, sampler);
   rv_sampler_wait_on(&sampler->common, patience);
   bool is_read = !sampler->common.goes_on_waiting || patience->log_ns <= patience->deadline_ns;
   sampler->ask_server = is_read && rv_patience_is_long(patience);

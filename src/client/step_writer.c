@@ -156,7 +156,7 @@ rv_code rv_step_writer_append(rv_step_writer *steps, const rv_tensor *columns, s
   if (code != RV_OK) return code;
   for (size_t i = 0; i < num_columns; i++) steps->cells[i] = (rv_cell){.column = (uint32_t)i, .value = columns[i]};
   rv_patience patience;
-  rv_patience_begin(&patience, &steps->writer->client->env, wait, NULL, NULL);
+  rv_client_begin_patience(steps->writer->client, &patience, wait, NULL, NULL);
   return append_cells(steps, num_columns, &patience, err);
 }
 
@@ -192,7 +192,7 @@ rv_code rv_step_writer_append_sequence(rv_step_writer *steps, const rv_tensor *c
                      i);
   }
   rv_patience patience; /* of all steps together */
-  rv_patience_begin(&patience, &steps->writer->client->env, wait, NULL, NULL);
+  rv_client_begin_patience(steps->writer->client, &patience, wait, NULL, NULL);
   for (size_t t = 0; t < (size_t)columns[0].shape[0]; t++) {
     for (size_t i = 0; i < num_columns; i++) {
       steps->cells[i].column = (uint32_t)i;
@@ -274,7 +274,7 @@ rv_code rv_step_writer_create_item(rv_step_writer *steps, const char *table, uin
   code = rv_writer_create_item(steps->writer, table, priority, steps->columns, steps->num_columns, key, err);
   rv_patience patience;
   if (code == RV_RESOURCE_EXHAUSTED) {
-    rv_patience_begin(&patience, &steps->writer->client->env, wait, NULL, NULL);
+    rv_client_begin_patience(steps->writer->client, &patience, wait, NULL, NULL);
     code = create_over_bound(steps, table, priority, wait, key, &over, err);
   }
   if (code != RV_OK && key != NULL) *key = 0;
@@ -322,7 +322,7 @@ static bool is_reachable(rv_client *client, const rv_patience *whole)
 {
   const rv_wait wait = slice_of(whole);
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, &wait, NULL, NULL);
+  rv_client_begin_patience(client, &patience, &wait, NULL, NULL);
   rv_writer_buf request;
   rv_writer_buf_init(&request);
   rv_buf *owner = NULL;
@@ -348,7 +348,7 @@ static rv_code settle_if_reachable(rv_writer *writer, settling *settle_once, con
   rv_client *client = writer->client;
   rv_error said;
   rv_patience patience;
-  rv_patience_begin(&patience, &client->env, wait, describe_slice, &said);
+  rv_client_begin_patience(client, &patience, wait, describe_slice, &said);
   for (;;) {
     const rv_wait slice = slice_of(&patience);
     rv_code code = settle_once(writer, &slice, &said);
@@ -388,7 +388,7 @@ rv_code rv_step_writer_close(rv_step_writer *steps, bool retry_on_unavailable, c
   steps->closed = true;
   rv_writer *writer = steps->writer;
   rv_patience patience;
-  rv_patience_begin(&patience, &writer->client->env, wait, NULL, NULL);
+  rv_client_begin_patience(writer->client, &patience, wait, NULL, NULL);
   rv_code code = settle(steps, rv_writer_settle_or_fail, retry_on_unavailable, wait, err);
   if (code == RV_OK && atomic_load_explicit(&writer->num_flights, memory_order_acquire) > 0)
     code = settle_others(steps, retry_on_unavailable, rv_patience_rest(&patience), err);
@@ -399,7 +399,6 @@ rv_code rv_step_writer_close(rv_step_writer *steps, bool retry_on_unavailable, c
 size_t rv_step_writer_abandon(rv_step_writer *steps)
 {
   steps->closed = true;
-  if (rv_writer_check(steps->writer, NULL) != RV_OK) return 0;
   return rv_writer_abandon(steps->writer);
 }
 

@@ -134,7 +134,7 @@ static void end(rv_transitions *transitions)
 
 size_t rv_transitions_close(rv_transitions *transitions)
 {
-  if (transitions->closed || rv_client_check(transitions->client, NULL) != RV_OK) return 0;
+  if (transitions->closed || !rv_client_is_here(transitions->client)) return 0;
   transitions->closed = true;
   size_t lost = transitions->remote != NULL ? rv_remote_transitions_abandon(transitions) : 0;
   if (transitions->remote != NULL) rv_remote_transitions_take_failure(transitions, &transitions->untold);
@@ -152,7 +152,7 @@ static void log_untold(rv_transitions *transitions)
 void rv_transitions_free(rv_transitions *transitions)
 {
   if (transitions == NULL) return;
-  if (rv_client_check(transitions->client, NULL) != RV_OK) return; /* a forked child: threads and locks behind it are not there */
+  if (!rv_client_is_here(transitions->client)) return; /* a forked child: threads and locks behind it are not there */
   end(transitions);
   log_untold(transitions);
   for (uint32_t i = 0; transitions->given != NULL && i < transitions->num_columns; i++) free(transitions->given[i].name);

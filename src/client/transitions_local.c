@@ -363,7 +363,7 @@ static rv_code insert_run(const rv_transitions *transitions, rv_kind kind, size_
   rv_code code = RV_OK;
   if (rv_table_insert_placed(local->table, local->form[kind], &rows) == RV_SUBMIT_PENDING) {
     rv_patience patience;
-    rv_patience_begin(&patience, &transitions->client->env, wait, NULL, NULL);
+    rv_client_begin_patience(transitions->client, &patience, wait, NULL, NULL);
     code = rv_await(&rows.waiter, &gate, &patience, err);
   }
   for (size_t env = first; env < first + rows.done; env++) local->walks[env].newest = local->walks[env].fill - 1;

@@ -235,7 +235,7 @@ static rv_code make_room(const rv_transitions *transitions, const rv_wait *wait,
 static rv_code wait_ready(const rv_remote_transitions *remote, const rv_wait *wait, rv_wait *rest, rv_error *err)
 {
   rv_patience patience;
-  rv_patience_begin(&patience, &remote->writer->client->env, wait, NULL, NULL);
+  rv_client_begin_patience(remote->writer->client, &patience, wait, NULL, NULL);
   rv_code code = rv_writer_wait_ready(remote->writer, wait, err);
   *rest = rv_patience_rest(&patience);
   return code;

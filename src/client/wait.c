@@ -110,6 +110,7 @@ void rv_patience_begin(rv_patience *patience, const rv_env *env, const rv_wait *
   patience->interrupted = false;
   patience->describe = describe;
   patience->context = context;
+  patience->closed = NULL;
   patience->memory = NULL;
 }
 
@@ -155,6 +156,8 @@ static rv_code check_at(rv_patience *patience, int64_t now, rv_error *err)
     describe(patience, what, sizeof what);
     return rv_fail(err, RV_CANCELLED, "%s by the caller: %s", interrupted ? "interrupted" : "cancelled", what);
   }
+  if (patience->closed != NULL && atomic_load_explicit(patience->closed, memory_order_acquire))
+    return rv_fail(err, RV_CANCELLED, "the client was closed meanwhile, by another thread or a signal handler");
   if (now >= patience->deadline_ns) return rv_patience_late(patience, err);
   if (now >= patience->log_ns) {
     describe(patience, what, sizeof what);

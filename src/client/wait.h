@@ -54,6 +54,7 @@ typedef struct rv_patience {
    * is held. May be NULL. */
   void (*describe)(void *context, char *out, size_t capacity);
   void *context;
+  const atomic_bool *closed; /* the client, meanwhile; NULL: nobody closes it */
   rv_memory *
       memory; /* of the store that is waited for, which is looked at now and then: what is freed outside of its tables tells nobody; or NULL */
 } rv_patience;

@@ -104,6 +104,12 @@ static void free_columns(rv_writer *writer)
   rv_writer_free_groups(writer);
 }
 
+/* A forked child has not the threads and locks behind it. */
+static bool can_be_closed(const rv_writer *writer)
+{
+  return !atomic_load_explicit(&writer->closed, memory_order_relaxed) && rv_client_is_here(writer->client);
+}
+
 rv_code rv_writer_check(const rv_writer *writer, rv_error *err)
 {
   if (atomic_load_explicit(&writer->closed, memory_order_relaxed))
@@ -113,7 +119,7 @@ rv_code rv_writer_check(const rv_writer *writer, rv_error *err)
 
 size_t rv_writer_abandon(rv_writer *writer)
 {
-  if (rv_writer_check(writer, NULL) != RV_OK) return 0; /* a forked child: the threads and locks behind it are not there */
+  if (!can_be_closed(writer)) return 0;
   if (writer->stream != NULL) {
     rv_writer_close_remote(writer);
   } else if (writer->client->store != NULL) {
@@ -136,7 +142,7 @@ static void log_untold(rv_writer *writer)
 
 void rv_writer_close(rv_writer *writer)
 {
-  if (rv_writer_check(writer, NULL) != RV_OK) return;
+  if (!can_be_closed(writer)) return;
   rv_writer_status status = {.size = sizeof status};
   rv_writer_get_status(writer, &status);
   size_t given_up = rv_writer_abandon(writer);
@@ -149,7 +155,7 @@ void rv_writer_close(rv_writer *writer)
 
 void rv_writer_free(rv_writer *writer)
 {
-  if (writer == NULL || rv_client_check(writer->client, NULL) != RV_OK) return;
+  if (writer == NULL || !rv_client_is_here(writer->client)) return;
   rv_writer_close(writer);
   log_untold(writer); /* of one that was abandoned, which left it to whoever did that */
   rv_writer_unref(writer);
@@ -250,7 +256,7 @@ static rv_code wait_for_flights(rv_writer *writer, size_t keep_in_flight, waits_
 {
   if (has_landed(writer, keep_in_flight, until) && (wait == NULL || !rv_cancel_fired(wait->cancel))) return RV_OK;
   rv_patience patience;
-  rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
+  rv_client_begin_patience(writer->client, &patience, wait, describe, writer);
   if (writer->client->store != NULL) patience.memory = rv_store_memory(writer->client->store);
   writer->ask_server = rv_patience_is_long(&patience);
   rv_code code = rv_cancel_fired(patience.wait.cancel) ? rv_patience_check(&patience, err) : RV_OK;
@@ -312,7 +318,7 @@ rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *e
   rv_code code = rv_writer_check(writer, err);
   if (code != RV_OK || writer->stream == NULL) return code;
   rv_patience patience;
-  rv_patience_begin(&patience, &writer->client->env, wait, describe, writer);
+  rv_client_begin_patience(writer->client, &patience, wait, describe, writer);
   if (writer->client->store != NULL) patience.memory = rv_store_memory(writer->client->store);
   for (;;) {
     rv_mutex_lock(&writer->mutex);

@@ -193,7 +193,7 @@ rv_code rv_writer_failure(rv_writer *writer, bool again, rv_error *err)
 rv_code rv_writer_take_failure(rv_writer *writer, rv_error *err)
 {
   rv_code code = RV_OK;
-  if (rv_client_check(writer->client, NULL) != RV_OK) return RV_OK; /* a forked child, as below */
+  if (!rv_client_is_here(writer->client)) return RV_OK; /* a forked child, as below */
   rv_mutex_lock(&writer->mutex);
   if (writer->num_refused > 0) {
     code = tell(writer, &writer->refused, writer->num_refused - 1, err);
@@ -205,7 +205,7 @@ rv_code rv_writer_take_failure(rv_writer *writer, rv_error *err)
 
 size_t rv_writer_discard_failed(rv_writer *writer)
 {
-  if (rv_client_check(writer->client, NULL) != RV_OK) return 0; /* a forked child: the thread that had the mutex is not there */
+  if (!rv_client_is_here(writer->client)) return 0; /* a forked child: the thread that had the mutex is not there */
   rv_mutex_lock(&writer->mutex);
   size_t failures = atomic_exchange_explicit(&writer->failures, 0, memory_order_relaxed);
   atomic_store_explicit(&writer->failure_untold, false, memory_order_relaxed);

@@ -501,7 +501,7 @@ static void complete_for_items(rv_writer *writer, size_t keep)
 void rv_writer_complete_for_items(rv_writer *writer, size_t keep, const rv_wait *wait, rv_wait *rest)
 {
   rv_patience patience;
-  rv_patience_begin(&patience, &writer->client->env, wait, NULL, NULL);
+  rv_client_begin_patience(writer->client, &patience, wait, NULL, NULL);
   complete_for_items(writer, keep);
   *rest = rv_patience_rest(&patience);
 }
@@ -578,7 +578,7 @@ static void end(rv_writer *writer)
 {
   const rv_wait wait = {.timeout_ms = END_MS};
   rv_patience patience;
-  rv_patience_begin(&patience, &writer->client->env, &wait, NULL, NULL);
+  rv_patience_begin(&patience, &writer->client->env, &wait, NULL, NULL); /* also of a client that is closed */
   writer->end.run = on_end;
   atomic_fetch_add_explicit(&writer->refs, 1, memory_order_relaxed);
   bool settled = atomic_load_explicit(&writer->num_flights, memory_order_acquire) == 0;

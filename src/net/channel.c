@@ -21,6 +21,7 @@ struct rv_channel {
   size_t max_message_bytes;
   int64_t peer_timeout_ms;
   bool shares_memory;
+  bool closed;             /* rv_channel_close was called */
   rv_tls *tls;             /* NULL: none */
   char *authorization;     /* NULL: none */
   rv_connector *connector; /* connecting */
@@ -191,6 +192,7 @@ static void on_retry(rv_timer *timer)
 
 static void ask_for_connection(rv_channel *channel)
 {
+  if (channel->closed) return;
   if (rv_list_empty(&channel->waiting) || channel->session != NULL || channel->connector != NULL) return;
   if (rv_loop_has_guest(channel->loop))
     rv_timer_start(&channel->retry, rv_monotonic_ns(&channel->loop->env));
@@ -237,7 +239,38 @@ rv_code rv_channel_new(const rv_channel_config *config, rv_channel **out, rv_err
   return RV_OK;
 }
 
+static const char CLOSED[] = "the client was closed";
+
+static void end_connections(rv_channel *channel)
+{
+  while (!rv_list_empty(&channel->sessions)) {
+    rv_session *session = RV_CONTAINER(channel->sessions.next, rv_session, owner_link);
+    rv_list_remove(&session->owner_link);
+    rv_session_disown(session);
+    rv_session_finish(session, RV_CANCELLED, CLOSED);
+  }
+  if (channel->connector != NULL) rv_connector_cancel(channel->connector);
+  channel->connector = NULL;
+  rv_timer_stop(&channel->retry);
+}
+
 static void close_channel(void *argument)
+{
+  rv_channel *channel = argument;
+  if (channel->closed) return;
+  channel->closed = true;
+  channel->session = NULL; /* before its calls end, which may make others */
+  use_landing(channel, NULL);
+  set_state(channel, "%s", CLOSED);
+  end_connections(channel);
+}
+
+void rv_channel_close(rv_channel *channel)
+{
+  rv_loop_call(channel->loop, close_channel, channel);
+}
+
+static void free_channel(void *argument)
 {
   rv_channel *channel = argument;
   while (!rv_list_empty(&channel->calls)) {
@@ -247,16 +280,9 @@ static void close_channel(void *argument)
     if (call->over)
       rv_call_cancel(call); /* what waits for a paused call to go on is dropped */
     else
-      rv_call_end(call, RV_CANCELLED, "the client was closed", NGHTTP2_CANCEL, false);
+      rv_call_end(call, RV_CANCELLED, CLOSED, NGHTTP2_CANCEL, false);
   }
-  while (!rv_list_empty(&channel->sessions)) {
-    rv_session *session = RV_CONTAINER(channel->sessions.next, rv_session, owner_link);
-    rv_list_remove(&session->owner_link);
-    rv_session_disown(session);
-    rv_session_finish(session, RV_CANCELLED, "the client was closed");
-  }
-  if (channel->connector != NULL) rv_connector_cancel(channel->connector);
-  rv_timer_stop(&channel->retry);
+  end_connections(channel);
   rv_landing_unref(channel->landing);
   rv_mutex_fini(&channel->lock);
   rv_tls_unref(channel->tls);
@@ -273,7 +299,7 @@ void rv_channel_free(rv_channel *channel)
 {
   if (channel == NULL) return;
   rv_loop *loop = channel->loop;
-  rv_loop_call(loop, close_channel, channel);
+  rv_loop_call(loop, free_channel, channel);
   if (!rv_loop_is_current(loop)) rv_loop_call(loop, nothing, NULL); /* the calls' on_close have come before this runs */
 }
 

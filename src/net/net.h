@@ -223,6 +223,9 @@ typedef struct rv_channel_config {
 
 /* Connects when the first call is made, and again (back-off 10 ms doubling to 1 s, jittered) as calls ask for it. */
 rv_code rv_channel_new(const rv_channel_config *config, rv_channel **out, rv_error *err);
+/* Its connections end now, and none is made any more. Calls that are open end with CANCELLED; later ones, and those that wait for a connection,
+ * wait for whoever made them to give up. Not on the loop's thread. Calling it again does nothing. */
+void rv_channel_close(rv_channel *channel);
 /* All calls end with CANCELLED. On another thread it waits for their on_close; on the loop's thread they come later. */
 void rv_channel_free(rv_channel *channel);
 

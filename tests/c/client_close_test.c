@@ -1,0 +1,126 @@
+/* A client that is closed before it is freed: what ends with it, and what its writers and samplers say then. */
+#include "client_fixture.h"
+
+#include "client/client.h"
+#include "client/writer.h"
+#include "store/table.h"
+
+static rv_code add_one(rv_client *client, const char *table, const rv_wait *wait, rv_error *err)
+{
+  float value = 1;
+  const rv_tensor row = {.dtype = RV_FLOAT32, .data = &value};
+  return rv_client_add(client, table, &row, 1, 1, NULL, wait, err);
+}
+
+static rv_writer *writer_of_one_item(fixture *f, const char *table)
+{
+  rv_error err;
+  rv_writer *writer;
+  rv_writer_config config = {.size = sizeof config, .num_keep_alive_refs = 1};
+  assert_ok(rv_writer_new(f->client, &config, &writer, &err));
+  float value = 1;
+  const rv_cell cell = {0, {.dtype = RV_FLOAT32, .data = &value}};
+  assert_ok(rv_writer_append(writer, &cell, 1, false, &err));
+  const rv_run run = {.column = 0, .count = 1, .first = 0, .stride = 1};
+  const rv_item_column column = {.runs = &run, .num_runs = 1};
+  assert_ok(rv_writer_create_item(writer, table, 1.0, &column, 1, NULL, &err));
+  return writer;
+}
+
+TEST(calls_after_it_say_so)
+{
+  rv_error err;
+  assert_ok(add_one(f->client, "replay", NULL, &err));
+  rv_client_close(f->client);
+  rv_client_close(f->client);
+  assert_code(add_one(f->client, "replay", NULL, &err), RV_FAILED_PRECONDITION);
+  assert_says("was closed; make a new one");
+  rv_server_info *info;
+  assert_code(rv_client_server_info(f->client, NULL, &info, &err), RV_FAILED_PRECONDITION);
+  rv_client *other = new_client(f);
+  assert_ok(add_one(other, "replay", NULL, &err));
+  rv_client_free(other);
+}
+
+TEST(one_that_was_never_used_closes)
+{
+  rv_error err;
+  rv_client_close(f->client);
+  assert_code(add_one(f->client, "replay", NULL, &err), RV_FAILED_PRECONDITION);
+}
+
+typedef struct waiting {
+  rv_client *client;
+  rv_writer *writer; /* NULL: a batch is waited for */
+  rv_code code;
+  rv_error err;
+} waiting;
+
+static void *wait_for_ever(void *argument)
+{
+  waiting *self = argument;
+  const rv_wait wait = {.timeout_ms = RV_FOREVER};
+  rv_batch *batch;
+  self->code = self->writer != NULL
+                   ? rv_writer_flush(self->writer, 0, &wait, &self->err)
+                   : rv_client_sample_batch(self->client, "five", 1, RV_UNEQUAL_ERROR, &wait, &batch, &self->err);
+  return NULL;
+}
+
+static void wait_until_someone_waits(fixture *f)
+{
+  for (;;) {
+    bool waits = false;
+    for (size_t i = 0; i < rv_store_num_tables(f->store); i++) {
+      rv_error err;
+      rv_table_info info;
+      assert_ok(rv_table_get_info(rv_store_table(f->store, i), &info, &err));
+      waits = waits || info.num_waiting_inserts + info.num_waiting_samples > 0;
+      rv_table_info_fini(&info);
+    }
+    if (waits) return;
+    usleep(1000);
+  }
+}
+
+static void close_while_it_waits(fixture *f, rv_writer *writer)
+{
+  waiting self = {.client = f->client, .writer = writer};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, wait_for_ever, &self), 0);
+  wait_until_someone_waits(f);
+  rv_client_close(f->client);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  rv_error err = self.err;
+  /* A writer's item waits before its thread does, which may come when the client is closed already. */
+  if (writer == NULL || self.code != RV_FAILED_PRECONDITION) assert_code(self.code, RV_CANCELLED);
+  assert_says("was closed");
+}
+
+TEST(a_call_that_waits_is_cancelled)
+{
+  close_while_it_waits(f, NULL);
+}
+
+TEST(a_writer_that_waits_is_cancelled_and_gives_up_what_it_has)
+{
+  rv_error err;
+  for (int i = 0; i < 4; i++) assert_ok(add_one(f->client, "queue", NULL, &err));
+  rv_writer *writer = writer_of_one_item(f, "queue");
+  close_while_it_waits(f, writer);
+  assert_code(rv_writer_flush(writer, 0, NULL, &err), RV_FAILED_PRECONDITION);
+  assert_says("was closed; make a new one");
+  assert_int_equal(rv_writer_abandon(writer), 1);
+  rv_writer_free(writer);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      EVERY_WAY(calls_after_it_say_so),
+      EVERY_WAY(one_that_was_never_used_closes),
+      EVERY_WAY(a_call_that_waits_is_cancelled),
+      EVERY_WAY(a_writer_that_waits_is_cancelled_and_gives_up_what_it_has),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
