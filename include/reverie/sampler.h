@@ -165,7 +165,8 @@ typedef struct rv_batch_arrays {
 RV_API rv_code rv_client_sample_into(rv_client *client, const char *table, size_t batch_size, rv_batch_arrays *arrays,
                                      const rv_wait *wait, rv_error *err);
 
-/* One item by key, without counting it as sampled. RV_NOT_FOUND: no such item; RV_UNIMPLEMENTED from a plain Reverb server. */
+/* One item by key, without counting it as sampled. RV_NOT_FOUND: no such item, or no such table; the sentence says
+ * which, and which tables there are. RV_UNIMPLEMENTED from a plain Reverb server. */
 RV_API rv_code rv_client_get(rv_client *client, const char *table, uint64_t key, const rv_wait *wait, rv_sample **out,
                              rv_error *err);
 

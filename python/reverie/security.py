@@ -68,7 +68,7 @@ class Identity:
     ----------
     name : str
         For people: in errors and in the log.
-    rights : mapping of str to str or collection of str
+    rights : mapping of str or bytes to str or collection of str
         Table names, or ``"*"`` for every table, to some of ``"read"`` (sample, get and list items), ``"insert"``, ``"update"`` (change
         priorities, delete items) and ``"admin"`` (reset, change the rate limiter or the bounds; with ``"*"``: save
         checkpoints, change the server's memory limit).
@@ -79,7 +79,7 @@ class Identity:
     """
 
     name: str
-    rights: Mapping[str, str | Collection[str]]
+    rights: Mapping[str, str | Collection[str]] | Mapping[bytes, str | Collection[str]]
     token: str | None = field(default=None, repr=False)
     certificate_name: str | None = None
 
@@ -94,10 +94,10 @@ class Identity:
         if not isinstance(self.rights, Mapping):
             raise TypeError(f"rights must be a dict {{table: rights}}, such as {{'replay': ['read']}}, got {self.rights!r}")
         grants = []
-        for table, given in self.rights.items():
-            if not isinstance(table, str):
-                raise TypeError(f"rights must name tables, or '*' for every table, got {table!r}")
-            _arguments.text(f"a table in the rights of identity {self.name!r}", table)
+        for key, given in self.rights.items():
+            if not isinstance(key, (str, bytes)):
+                raise TypeError(f"rights must name tables, or '*' for every table, got {key!r}")
+            table = _arguments.name(f"a table in the rights of identity {self.name!r}", key)
             names = [given] if isinstance(given, str) else list(given)
             unknown = [name for name in names if name not in _RIGHTS]
             if unknown or not names:

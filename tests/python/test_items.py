@@ -214,8 +214,10 @@ def test_got_keys_are_integers(client, key):
 def test_an_item_that_is_gone_is_not_found(client):
     key = int(client.keys("t")[0])
     client.mutate_priorities("t", deletes=[key])
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match=f'^table "t" has no item with key {key}; it may have been removed$'):
         client.get("t", key)
+    with pytest.raises(NotFoundError, match='^table "u" .*"t"'):
+        client.get("u", key)
     assert set(client.sample_batch("t", 1).data) == {"x"}
 
 

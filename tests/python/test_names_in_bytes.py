@@ -90,3 +90,20 @@ def test_bytes_that_are_no_utf8_say_what_to_do(connect):
     ):
         with pytest.raises(ValueError, match=r"must be a str, or bytes of UTF-8, got b'\\xff'; decode\(\) it"):
             call()
+
+
+def test_rights_name_tables_by_bytes(name):
+    reader = reverie.Identity(name="reader", token="token-of-the-reader", rights={name.encode(): "read"})
+    everybody = reverie.Identity(name="everybody", token="token-of-everybody", rights={b"*": ["read", "insert"]})
+    with reverie.Server([make_table(name)], address="127.0.0.1:0", identities=[reader, everybody]) as server:
+        reverie.Client(server.address, token="token-of-everybody").add(name, 1)
+        client = reverie.Client(server.address, token="token-of-the-reader")
+        assert client.keys(name).size == 1
+        with pytest.raises(reverie.PermissionDeniedError, match='"reader" has not the right "insert"'):
+            client.add(name, 1)
+
+
+def test_rights_in_bytes_that_are_no_utf8_say_what_to_do():
+    identity = reverie.Identity(name="reader", token="token-of-the-reader", rights={b"\xff": "read"})
+    with pytest.raises(ValueError, match=r"identity 'reader' must be a str, or bytes of UTF-8, got b'\\xff'; decode\(\) it"):
+        reverie.Server([make_table()], address="127.0.0.1:0", identities=[identity])

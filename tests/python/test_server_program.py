@@ -11,6 +11,7 @@ import subprocess
 import textwrap
 import threading
 
+import numpy as np
 import pytest
 import reverie
 import server_program
@@ -20,6 +21,7 @@ FULL = """
     listen: [127.0.0.1:0, "unix:{folder}/socket"]
     threads: 2
     drain_seconds: 0.5
+    seed: 18446744073709551615
     log: warning
     limits:
       max_message_bytes: 64MiB
@@ -192,6 +194,9 @@ def test_a_check_does_not_listen(tmp_path):
             3,
             ['tables[1]: table "u": rate_limiter: ', "max_size = 10"],
         ),
+        ("tables: [{name: t}]\nseed: -1\n", 2, ['seed: expected a whole number from 0 to 18446744073709551615, got "-1"']),
+        ("tables: [{name: t}]\nseed: 1.5\n", 2, ["seed: expected a whole number", "1.5"]),
+        ("tables: [{name: t}]\nlimits: {seed: 1}\n", 2, ['no limit "seed"']),
         ("tables: [{name: t}]\njournal: {path: /j}\n", 2, ["journal.path: ", "goes on from checkpoints"]),
         ("tables: [{name: t}]\njournal:\n  mode: periodic\n", 3, ["journal.mode: ", "has no path"]),
         ("tables: [{name: t}]\ncheckpoints:\n  keep: 3\n", 3, ["checkpoints.keep: ", "no path"]),
@@ -252,6 +257,10 @@ def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, wo
         (["--table", "name=t", "--table", "name=t"], ["--table: ", "names must differ"]),
         (["--drain", "99999999999999999999"], ['--drain: expected a number of seconds from 0 to 1000000000, got "9999']),
         (["--drain", "-1"], ['--drain: expected a number of seconds from 0 to 1000000000, got "-1"']),
+        (["--seed"], ["--seed needs a value"]),
+        (["--seed", ""], ['--seed: expected a whole number from 0 to 18446744073709551615, got ""']),
+        (["--seed", "18446744073709551616"], ['--seed: expected a whole number from 0 to 18446744073709551615, got "184']),
+        (["--set", "seed= 1"], ["--set: seed: expected a whole number"]),
         (["--table", "name=t", "--journal", "/j"], ["--journal: ", "--checkpoints"]),
         (["--table", "name=t", "--tls-certificate", "/nowhere.pem"], ["--tls-certificate: ", "/nowhere.pem"]),
     ],
@@ -286,6 +295,24 @@ def test_flags_that_follow_the_file_win(tmp_path):
     config = write(tmp_path, "listen: 127.0.0.1:1\ntables: [{name: t}]")
     with server_program.Server("--config", config, "--port", "0") as server:
         assert server.line == f"listening on 127.0.0.1:{server.port}, 1 table\n"
+
+
+def drawn(*args):
+    """What one client inserts and draws, at a new server."""
+    table = "name=t,sampler=prioritized:0.6,remover=uniform,max_size=100"
+    with server_program.Server("--port", "0", "--table", table, *args) as server:
+        client = reverie.Client(server.address)
+        for i in range(200):
+            client.add("t", {"x": np.float32(i)}, priority=1 + i % 7)
+        return [client.sample_batch("t", n).data["x"].tolist() for n in (1, 7, 64)]
+
+
+def test_one_seed_draws_the_same_items_and_another_draws_others(tmp_path):
+    config = write(tmp_path, "seed: 5")
+    first = drawn("--seed", "5")
+    assert drawn("--set", "seed=5") == drawn("--config", config) == first
+    assert drawn("--config", config, "--seed", "6") != first, "flags that follow the file win"
+    assert drawn() != drawn()
 
 
 def test_a_port_in_use_is_told():
@@ -575,6 +602,7 @@ def test_what_stderr_takes_late_is_in_order_and_what_was_left_out_is_counted(tmp
 RUNNING = """
 port: 0
 log: {log}
+seed: {seed}
 limits: {{max_connections: {connections}}}
 tables:
   - name: replay
@@ -584,7 +612,7 @@ tables:
   - {{name: {other}, extensions: [{{name: diffusion, options: {{steps: {steps}}}}}]}}
   - {{name: as_it_was, preset: queue:100}}
 """
-AS_IT_WAS = {"log": "info", "connections": 7, "size": 100, "least": 1, "columns": 4, "other": "other", "steps": 3}
+AS_IT_WAS = {"log": "info", "seed": 7, "connections": 7, "size": 100, "least": 1, "columns": 4, "other": "other", "steps": 3}
 
 
 def after_sighup(file, text, *args):
@@ -604,6 +632,7 @@ def after_sighup(file, text, *args):
     [
         ({"log": "debug"}, "log"),
         ({"connections": 8}, "max_connections"),
+        ({"seed": 8}, "seed"),
         ({"size": 101}, 'table "replay"'),
         ({"least": 2}, 'table "replay"'),
         ({"columns": 5}, 'table "replay"'),

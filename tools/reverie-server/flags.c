@@ -39,6 +39,7 @@ const char flags_help[] =
     "                       speak TLS; with an authority clients must show a certificate that it signed (docs/security.md). "
     "SIGHUP\n"
     "                         reads the files, and the file's identities, again\n"
+    "  --seed N             the same calls draw and remove the same items (docs/server.md); for experiments\n"
     "  --log LEVEL          debug, info, warning or error (default info)\n"
     "  --set NAME=VALUE     any setting of the file: max_message_bytes, max_connections, ...\n"
     "  --check              say whether the configuration is right, and exit\n"
@@ -65,6 +66,7 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
                                          {"--threads", "threads"},
                                          {"--drain", "drain_seconds"},
                                          {"--log", "log"},
+                                         {"--seed", "seed"},
                                          {"--memory-limit", "memory_limit"},
                                          {"--spill", "spill_path"},
                                          {"--checkpoints", "checkpoint_path"},
@@ -88,23 +90,12 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
 
 static bool takes_value(const char *flag)
 {
-  static const char *const names[] = {"--config",
-                                      "--table",
-                                      "--listen",
-                                      "--host",
-                                      "--port",
-                                      "--threads",
-                                      "--drain",
-                                      "--log",
-                                      "--set",
-                                      "--checkpoints",
-                                      "--memory-limit",
-                                      "--spill",
-                                      "--journal",
-                                      "--tls-certificate",
-                                      "--tls-key",
-                                      "--tls-authority",
-                                      "--tls-revocation-list"};
+  static const char *const names[] = {"--config",  "--table",         "--listen",
+                                      "--host",    "--port",          "--threads",
+                                      "--drain",   "--log",           "--seed",
+                                      "--set",     "--checkpoints",   "--memory-limit",
+                                      "--spill",   "--journal",       "--tls-certificate",
+                                      "--tls-key", "--tls-authority", "--tls-revocation-list"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (strcmp(flag, names[i]) == 0) return true;
   return false;

@@ -59,7 +59,8 @@ static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, co
                             .tables = all->tables,
                             .num_tables = all->num_tables,
                             .max_decode_cache_bytes = (size_t)all->max_decode_cache_bytes,
-                            .memory_limit = (size_t)all->memory_limit};
+                            .memory_limit = (size_t)all->memory_limit,
+                            .seed = all->seed};
   const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = ending_go_on};
   const rv_journal_config journaled = {.size = sizeof journaled,
                                        .path = all->journal_path,

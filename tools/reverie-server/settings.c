@@ -33,6 +33,7 @@ typedef enum value_kind {
   VALUE_INT,
   VALUE_BYTES,
   VALUE_SECONDS,
+  VALUE_SEED,
   VALUE_TEXT,
   VALUE_PATH,
   VALUE_LEVEL,
@@ -53,6 +54,7 @@ static const struct field {
     {"shared_memory", VALUE_INT, false, offsetof(settings, shared_memory), 0, 1},
     {"threads", VALUE_INT, false, offsetof(settings, threads), 0, 256},
     {"drain_seconds", VALUE_SECONDS, false, offsetof(settings, drain_ms), 0, 0},
+    {"seed", VALUE_SEED, false, offsetof(settings, seed), 0, 0},
     {"log", VALUE_LEVEL, false, 0, 0, 0},
     {"max_message_bytes", VALUE_BYTES, true, offsetof(settings, max_message_bytes), RV_LEAST_MAX_MESSAGE, 0},
     {"max_connections", VALUE_INT, true, offsetof(settings, max_connections), 1, 10000000},
@@ -220,6 +222,7 @@ bool settings_set(settings *all, const char *name, const char *text, const char 
   case VALUE_INT: return parse_int(text, field->min, field->max, (int64_t *)(void *)to, err);
   case VALUE_BYTES: return parse_bytes(text, field->min, (int64_t *)(void *)to, err);
   case VALUE_SECONDS: return parse_seconds(text, (int64_t *)(void *)to, err);
+  case VALUE_SEED: return parse_seed(&all->memory, text, (const uint64_t **)(void *)to, err);
   case VALUE_TEXT: *(const char **)(void *)to = arena_copy(&all->memory, text, strlen(text)); return true;
   case VALUE_PATH: return parse_path(&all->memory, text, (const char **)(void *)to, err);
   case VALUE_LEVEL: return parse_level(text, &all->log_level, err);
@@ -251,6 +254,11 @@ static bool same_text(const char *a, const char *b)
   return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
+static bool same_seed(const uint64_t *a, const uint64_t *b)
+{
+  return a == b || (a != NULL && b != NULL && *a == *b);
+}
+
 static bool same_addresses(const settings *a, const settings *b)
 {
   bool same = a->num_addresses == b->num_addresses;
@@ -276,6 +284,7 @@ static bool same_value(const struct field *field, const settings *a, const setti
 {
   const char *left = (const char *)a + field->offset, *right = (const char *)b + field->offset;
   if (field->kind == VALUE_LEVEL) return a->log_level == b->log_level;
+  if (field->kind == VALUE_SEED) return same_seed(a->seed, b->seed);
   if (is_place(field)) return same_place(field, a, b);
   if (field->kind == VALUE_PATH)
     return same_text(*(const char *const *)(const void *)left, *(const char *const *)(const void *)right);

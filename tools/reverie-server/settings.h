@@ -24,6 +24,7 @@ typedef struct settings {
   int64_t max_connections_per_address, max_streams_per_identity, max_bytes_per_identity;
   int64_t max_stream_chunk_bytes, max_orphan_bytes, max_decode_cache_bytes, memory_limit;
   int64_t drain_ms;
+  const uint64_t *seed;                              /* NULL: none */
   const char *checkpoint_path, *checkpoint_fallback; /* NULL: none */
   int64_t checkpoint_every_ms, checkpoint_every_inserts, checkpoint_keep;
   int64_t checkpoint_level; /* -1: not given */
@@ -90,6 +91,7 @@ bool parse_double(const char *text, double *out, rv_error *err);
 bool parse_bytes(const char *text, int64_t min, int64_t *out, rv_error *err);
 bool parse_right(const char *text, unsigned *rights, rv_error *err); /* "read"; added to *rights */
 bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err);
+bool parse_seed(arena *memory, const char *text, const uint64_t **out, rv_error *err);
 /* Absolute: what is relative is so to the directory that the program was started in, which an error must show. */
 bool parse_path(arena *memory, const char *text, const char **out, rv_error *err);
 /* "uniform", "prioritized:0.6"; selectors of one's own are for programs of one's own, which register them. */

@@ -83,6 +83,21 @@ bool parse_seconds(const char *text, int64_t *out_ms, rv_error *err)
   return true;
 }
 
+bool parse_seed(arena *memory, const char *text, const uint64_t **out, rv_error *err)
+{
+  char *end;
+  errno = 0;
+  unsigned long long value = strtoull(text, &end, 10);
+  if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0) { /* of "-1" it would make the largest */
+    rv_fail(err, RV_INVALID_ARGUMENT, "expected a whole number from 0 to %" PRIu64 ", got \"%s\"", UINT64_MAX, text);
+    return false;
+  }
+  uint64_t *seed = arena_alloc(memory, 1, sizeof *seed);
+  *seed = value;
+  *out = seed;
+  return true;
+}
+
 bool parse_path(arena *memory, const char *text, const char **out, rv_error *err)
 {
   char here[PATH_MAX];
