@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from ..cells import Cell, Results
 from ..checkpoint.disk import KEPT, PAST_CACHE
 from .readme import base_row
+from .wire import share
 
 FEW, MANY, MOST = ("1", "2"), ("32", "200"), "2000"
 COUNTS = (*FEW, *MANY)
@@ -37,11 +38,6 @@ def _median(cells: Iterable[Cell]) -> float | None:
     """Of the one cell that there is, if it has a figure."""
     cell = next(iter(cells), None)
     return cell.median if cell is not None and cell.values else None
-
-
-def _detail(cells: Iterable[Cell], name: str) -> float | None:
-    cell = next(iter(cells), None)
-    return statistics.median(cell.details[name]) if cell is not None and cell.details.get(name) else None
 
 
 def _quotient(above: float | None, below: float | None, times: float = 1) -> float | None:
@@ -76,11 +72,10 @@ def _times(results: Results, payload: str, operation: str, counts: Iterable[str]
 
 def _of_the_loopback(results: Results, payload: str, operation: str, language: str) -> Goal:
     """Bytes a second in percent of plain send and recv of the same size."""
-    plain = _median(results.find(payload=payload, operation="send/recv", transport="tcp", store="machine"))
     figures = {}
     for count in COUNTS:
         cells = results.find(**{**base_row(payload, operation, count), "language": language}, store="reverie")
-        figures[count] = _quotient(_detail(cells, "MBps"), plain, 100)
+        figures[count] = share(results, next(iter(cells), None), "send/recv")
     return Goal(f"{payload}, {WORDS[operation]} by {LANGUAGES[language]} clients, % of plain send and recv", 85, _known(figures))
 
 

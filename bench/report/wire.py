@@ -26,15 +26,20 @@ def _rate(cell: Cell | None) -> str:
     return figure(cell) + (f": {parts[0]} in, {parts[1]} out" if all(parts) else "")
 
 
-def _share(results: Results, cell: Cell | None, limit: str) -> str:
-    """Bytes a second of the cell, as a part of what that limit moved in the same run."""
+def share(results: Results, cell: Cell | None, limit: str) -> float | None:
+    """Bytes a second of the cell in percent of what that limit moved in the same run."""
     if cell is None or not cell.values:
-        return ""
+        return None
     transport = "unix" if cell.row["transport"] == "unix" else "tcp"
     found = results.find(payload=cell.row["payload"], operation=limit, transport=transport)
     if not found or not found[0].values:
-        return ""
-    return f"{100 * statistics.median(cell.details['MBps']) / found[0].median:.0f} %"
+        return None
+    return 100 * statistics.median(cell.details["MBps"]) / found[0].median
+
+
+def _share(results: Results, cell: Cell | None, limit: str) -> str:
+    percent = share(results, cell, limit)
+    return "" if percent is None else f"{percent:.0f} %"
 
 
 def _least(results: Results, cell: Cell | None) -> str:

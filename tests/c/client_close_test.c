@@ -67,28 +67,12 @@ static void *wait_for_ever(void *argument)
   return NULL;
 }
 
-static void wait_until_someone_waits(fixture *f)
-{
-  for (;;) {
-    bool waits = false;
-    for (size_t i = 0; i < rv_store_num_tables(f->store); i++) {
-      rv_error err;
-      rv_table_info info;
-      assert_ok(rv_table_get_info(rv_store_table(f->store, i), &info, &err));
-      waits = waits || info.num_waiting_inserts + info.num_waiting_samples > 0;
-      rv_table_info_fini(&info);
-    }
-    if (waits) return;
-    usleep(1000);
-  }
-}
-
 static void close_while_it_waits(fixture *f, rv_writer *writer)
 {
   waiting self = {.client = f->client, .writer = writer};
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, wait_for_ever, &self), 0);
-  wait_until_someone_waits(f);
+  wait_for_waiting(f, writer != NULL ? "queue" : "five", writer != NULL, writer == NULL);
   rv_client_close(f->client);
   assert_int_equal(pthread_join(thread, NULL), 0);
   rv_error err = self.err;
