@@ -5,12 +5,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Nobody here looks at floating-point exceptions, and a compiler that need not keep them can compare in vectors. Products and sums
- * are rounded one by one: fused where a processor can, they would make the same priorities weigh differently on different ones. */
+/* Nobody here looks at floating-point exceptions, and a compiler that need not keep them can compare in vectors. */
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-trapping-math", "fp-contract=off")
-#else
-#pragma STDC FP_CONTRACT OFF
+#pragma GCC optimize("no-trapping-math")
 #endif
 
 /* Compiled into each of its callers, for that caller's processor. */

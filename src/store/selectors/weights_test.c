@@ -84,7 +84,10 @@ static void weights_are_the_same_bits_everywhere(void **state)
   static double priorities[N], weights[N];
   rv_random random;
   rv_random_init(&random, 3);
-  for (int i = 0; i < N; i++) priorities[i] = ldexp(rv_random_unit(&random) + 0x1p-53, (int)rv_random_below(&random, 40) - 20);
+  for (int i = 0; i < N; i++) {
+    int exponent = (int)rv_random_below(&random, 40) - 20;
+    priorities[i] = ldexp(rv_random_unit(&random) + 0x1p-53, exponent);
+  }
   uint64_t hash = 0;
   const double exponents[] = {0.6, 0.7, 3};
   for (size_t e = 0; e < 3; e++) {
