@@ -383,16 +383,6 @@ void *rv_arena_take(rv_arena *arena, size_t size, void *owner)
   return rv_arena_take_telling(arena, size, owner, &bare);
 }
 
-static bool drop_memory(uint8_t *bytes, uint32_t pages)
-{
-#ifdef MADV_REMOVE
-  return madvise(bytes, (size_t)pages * PAGE, MADV_REMOVE) == 0;
-#else
-  (void)bytes, (void)pages;
-  return false;
-#endif
-}
-
 /* Takes pages of the longest idle run as a block of nobody's; of no idle page there is none. Under the lock. */
 static uint32_t take_idle(rv_arena *arena, uint32_t *length)
 {
@@ -412,7 +402,7 @@ static void drop_more_than(rv_arena *arena, size_t pages)
   while (dropped && left > 0 && arena->idle_pages > pages) {
     uint32_t length, first = take_idle(arena, &length);
     rv_mutex_unlock(&arena->lock);
-    dropped = drop_memory(bytes_of(arena, first), length); /* it is in use, as far as others can see */
+    dropped = rv_pages_drop_shared(bytes_of(arena, first), (size_t)length * PAGE); /* it is in use, as far as others can see */
     rv_mutex_lock(&arena->lock);
     arena->used_pages -= length;
     free_run(arena, first, length, dropped ? PAGE_BARE : PAGE_IDLE);

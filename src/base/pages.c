@@ -1,8 +1,8 @@
 #include "base/pages.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { LINE = 64, PAGE = 4096 };
 
@@ -73,4 +73,22 @@ void rv_pages_free(void *block, size_t size)
   else if (munmap(block, round_up(bytes, PAGE)) != 0)
     madvise(block, round_up(bytes, PAGE),
             MADV_DONTNEED); /* no mapping is left to cut another in two: its memory goes, at least */
+}
+
+/* Pages of a system are 4 KiB mostly, 16 or 64 on some of ARM. */
+size_t rv_pages_whole(uintptr_t at, size_t size, size_t page, size_t *skip)
+{
+  *skip = (page - at % page) % page;
+  return size <= *skip ? 0 : (size - *skip) / page * page;
+}
+
+bool rv_pages_drop_shared(void *bytes, size_t size)
+{
+#ifdef MADV_REMOVE
+  size_t skip, whole = rv_pages_whole((uintptr_t)bytes, size, (size_t)sysconf(_SC_PAGESIZE), &skip);
+  return whole > 0 && madvise((uint8_t *)bytes + skip, whole, MADV_REMOVE) == 0;
+#else
+  (void)bytes, (void)size;
+  return false;
+#endif
 }

@@ -4,7 +4,9 @@
 #ifndef RV_BASE_PAGES_H
 #define RV_BASE_PAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { RV_HUGE_PAGE = 1 << 21 };
 
@@ -21,5 +23,10 @@ void rv_pages_touch(void *block, size_t size);
 /* Addresses for whole pages that begin at a multiple of `to`, whole pages too, with PROT_... `how`: memory that nobody has touched, or with PROT_NONE
  * room for maps. To be unmapped. NULL: there are none. */
 void *rv_pages_map(size_t bytes, size_t to, int how);
+/* Of the bytes from `at` on those that are whole pages of `page` bytes (a power of two): how many bytes, and how far behind `at` the first is. */
+size_t rv_pages_whole(uintptr_t at, size_t size, size_t page, size_t *skip);
+/* The system takes back the memory of a shared map: of its pages that lie there with all their bytes, which are zero from then on; it would take those
+ * that lie there in part, too, and with them what is others'. False: there is none, or it takes none. */
+bool rv_pages_drop_shared(void *bytes, size_t size);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -63,11 +64,48 @@ static void a_size_that_no_memory_has_is_refused(void **state)
   rv_pages_free(NULL, 100);
 }
 
+static void only_pages_with_all_their_bytes_are_whole(void **state)
+{
+  (void)state;
+  const size_t page = 1 << 16;
+  const struct {
+    uintptr_t at;
+    size_t size, skip, whole;
+  } cases[] = {{0, page, 0, page},
+               {0, page - 1, 0, 0},
+               {0, 5 * page + 4096, 0, 5 * page},
+               {4096, page, page - 4096, 0},
+               {4096, 2 * page - 4096, page - 4096, page},
+               {3 * page - 1, page + 1, 1, page},
+               {7 * page, 0, 0, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    size_t skip;
+    assert_int_equal(rv_pages_whole(cases[i].at, cases[i].size, page, &skip), cases[i].whole);
+    assert_int_equal(skip, cases[i].skip);
+  }
+}
+
+/* What the system takes pages by is more than what blocks are laid out by on some machines: neighbours stay as they are. */
+static void what_lies_around_dropped_memory_stays(void **state)
+{
+  (void)state;
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 8 * page;
+  uint8_t *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(bytes != MAP_FAILED);
+  memset(bytes, 7, size);
+  assert_false(rv_pages_drop_shared(bytes + page, page - 1));
+  assert_true(rv_pages_drop_shared(bytes + page - 5, 3 * page));
+  for (size_t i = 0; i < size; i++) assert_int_equal(bytes[i], i >= page && i < 3 * page ? 0 : 7);
+  assert_int_equal(munmap(bytes, size), 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(blocks_of_every_size_begin_on_a_line_and_large_ones_on_a_huge_page),
       cmocka_unit_test(addresses_begin_where_they_are_to),
+      cmocka_unit_test(only_pages_with_all_their_bytes_are_whole),
+      cmocka_unit_test(what_lies_around_dropped_memory_stays),
       cmocka_unit_test(blocks_lie_beside_each_other),
       cmocka_unit_test(a_size_that_no_memory_has_is_refused),
   };

@@ -9,6 +9,7 @@
 
 #include "base/copy_ahead.h"
 #include "base/memory_file.h"
+#include "base/pages.h"
 #include "base/past_caches.h"
 
 enum {
@@ -448,12 +449,8 @@ bool rv_ring_await_bytes(rv_ring *ring)
 
 void rv_ring_trim(rv_ring *ring)
 {
-#ifdef MADV_REMOVE
   if (ring->touched <= KEPT || waiting(ring) != 0) return;
-  if (madvise(ring->bytes + KEPT, RV_RING_BYTES - KEPT, MADV_REMOVE) == 0) ring->touched = KEPT;
-#else
-  (void)ring;
-#endif
+  if (rv_pages_drop_shared(ring->bytes + KEPT, RV_RING_BYTES - KEPT)) ring->touched = KEPT;
 }
 
 /* ---- both ---- */
