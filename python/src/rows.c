@@ -39,8 +39,7 @@ static size_t tensor_bytes(const rv_tensor *tensor)
 }
 
 /* The leaves are what the scratch holds from the `first` on. */
-static int convert_leaves(client_object *self, handle_object *handle, structure_object *structure, scratch *s, size_t first,
-                          flat_rows *out)
+static int convert_leaves(handle_object *handle, structure_object *structure, scratch *s, size_t first, flat_rows *out)
 {
   size_t n = structure->num_leaves;
   bool typed = handle->num_specs == n;
@@ -80,7 +79,7 @@ static int flatten(client_object *self, handle_object *handle, PyObject *data, s
     size_t first;
     int found = flatten_as(structure, data, s, &first);
     if (found < 0) return -1;
-    if (found > 0) return convert_leaves(self, handle, structure, s, first, out);
+    if (found > 0) return convert_leaves(handle, structure, s, first, out);
   }
   PyErr_SetString(PyExc_RuntimeError, "the data changed while it was flattened");
   return -1;
@@ -291,7 +290,7 @@ static void remember_arrays(handle_object *handle, structure_object *structure)
 }
 
 /* A dict with the keys of the one before it, and of arrays: 1; 0: it is not. */
-static int flatten_arrays(client_object *self, handle_object *handle, PyObject *data, scratch *s, flat_rows *out)
+static int flatten_arrays(handle_object *handle, PyObject *data, scratch *s, flat_rows *out)
 {
   structure_object *structure = handle->arrays;
   if (structure == NULL || structure != handle->rows) return 0;
@@ -300,13 +299,13 @@ static int flatten_arrays(client_object *self, handle_object *handle, PyObject *
   size_t first;
   int found = flatten_as(structure, data, s, &first);
   for (size_t i = 0; found > 0 && i < structure->num_leaves; i++) found = PyArray_CheckExact(s->held[first + i]);
-  return found > 0 && convert_leaves(self, handle, structure, s, first, out) < 0 ? -1 : found;
+  return found > 0 && convert_leaves(handle, structure, s, first, out) < 0 ? -1 : found;
 }
 
 /* Flattens what the caller gave, lists as arrays. *data is replaced by what was flattened, which the scratch holds. */
 static int flatten_batch(client_object *self, handle_object *handle, PyObject **data, scratch *s, flat_rows *rows)
 {
-  int done = flatten_arrays(self, handle, *data, s, rows);
+  int done = flatten_arrays(handle, *data, s, rows);
   if (done != 0) return done < 0 ? -1 : 0;
   int as_it_is = is_of_arrays(self, handle, *data);
   if (as_it_is < 0) return -1;

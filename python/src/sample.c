@@ -1,4 +1,6 @@
 /* Sampled items as arrays. */
+#include <string.h>
+
 #include "client.h"
 #include "convert.h"
 
@@ -105,7 +107,9 @@ PyObject *sample_columns(core_state *state, rv_sample *sample, bool copy, pool *
 static PyObject *new_named(PyObject *class, Py_ssize_t n)
 {
   if (Py_Version < TUPLES_HAVE_HASHES) return PyType_GenericAlloc((PyTypeObject *)class, n);
-  newfunc new_tuple = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+  newfunc new_tuple;
+  void *slot = PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+  memcpy(&new_tuple, &slot, sizeof new_tuple); /* ISO C has no conversion of one to the other */
   PyObject *fields = PyTuple_New(n);
   for (Py_ssize_t i = 0; fields != NULL && i < n; i++) PyTuple_SetItem(fields, i, Py_NewRef(Py_None));
   PyObject *arguments = fields == NULL ? NULL : PyTuple_Pack(1, fields);

@@ -98,13 +98,18 @@ static void rows_in_blocks_go_in_packs_by_their_place(void **state)
 {
   (void)state;
   static rows r;
-  test_bench bench;
-  begin(&r, &bench, true);
-  put_rows(&r, 0, ROWS);
-  expect_in_order(&bench.server);
-  assert_in_range(bench.server.num_placed, 1, r.in_blocks);           /* how many is a matter of who is awake */
-  assert_int_equal(bench.server.num_packed, bench.server.num_placed); /* others would have to be copied out of their packs */
-  tear_down(&bench);
+  size_t placed = 0;
+  for (int turn = 0; turn < 20 && placed == 0; turn++) { /* how many is a matter of who is awake */
+    test_bench bench;
+    begin(&r, &bench, true);
+    put_rows(&r, 0, ROWS);
+    expect_in_order(&bench.server);
+    placed = bench.server.num_placed;
+    assert_in_range(placed, 0, r.in_blocks);
+    assert_int_equal(bench.server.num_packed, placed); /* others would have to be copied out of their packs */
+    tear_down(&bench);
+  }
+  assert_int_not_equal(placed, 0);
 }
 
 /* Another server, or an older one. */

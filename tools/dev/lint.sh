@@ -7,7 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 echo "layers: no layer includes upward"
 .venv/bin/python tools/dev/layers.py
 echo "warnings: the release build with -Werror"
-run_quietly "configuring" cmake -B build/werror -G Ninja -DCMAKE_BUILD_TYPE=Release -DRV_TESTS=ON -DRV_BENCH=ON -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+run_quietly "configuring" cmake -B build/werror -G Ninja -DCMAKE_BUILD_TYPE=Release -DRV_TESTS=ON -DRV_BENCH=ON -DRV_PYTHON=ON \
+  -DPython_EXECUTABLE="$PWD/.venv/bin/python" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 run_quietly "building with -Werror" cmake --build build/werror
 echo "clang-format"
 git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror

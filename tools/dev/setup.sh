@@ -5,6 +5,7 @@ packages_test="libcmocka-dev nginx-light git"
 packages_lint="clang-format clang-tidy"
 packages_bench=""
 packages_fuzz="clang libclang-rt-dev"
+packages_arm64="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 
 say() { printf '\033[2mdev: %s\033[0m\n' "$*" >&2; }
 
