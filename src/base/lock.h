@@ -15,7 +15,7 @@ typedef enum rv_lock_rank {
   RV_RANK_IO = 15,      /* threads that clients share */
   RV_RANK_SERVER = 20,  /* server: connections, writer sessions */
   RV_RANK_TABLE = 30,   /* a table */
-  RV_RANK_CHUNK = 40,   /* decode cache, epoch lists */
+  RV_RANK_CHUNK = 40,   /* decode cache, layouts */
   RV_RANK_LANDING = 44, /* blocks in which the rows of other processes land */
   RV_RANK_SPARES = 45,  /* buffers kept for their next use */
   RV_RANK_LOOKUP = 46,  /* whether somebody still waits for a host's addresses */

@@ -5,8 +5,8 @@ import re
 import sys
 
 # Bottom up; a file may include its own layer and those before it (docs/architecture.md).
-LAYERS = ["base", "tensor", "store", "wire", "persist", "net", "shm", "client", "server"]
-APART = {("client", "server"), ("server", "client"), ("net", "store"), ("net", "wire"), ("net", "tensor")}
+LAYERS = ["base", "tensor", "store", "wire", "persist", "net", "client", "server"]
+APART = {("client", "server"), ("server", "client"), ("net", "store"), ("net", "wire"), ("net", "tensor"), ("net", "persist")}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([a-z_]+)/', re.MULTILINE)
 

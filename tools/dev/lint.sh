@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What CI checks in the sources: layers, compiler warnings as errors, formatting, clang-tidy on what matters, ruff, mypy.
+# What CI checks in the sources: layers, compiler warnings as errors, formatting, ruff, mypy.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . tools/dev/setup.sh

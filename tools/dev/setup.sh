@@ -2,8 +2,7 @@
 
 packages_build="gcc libc6-dev cmake ninja-build pkg-config python3-dev python3-venv libnghttp2-dev libuv1-dev libssl-dev libsnappy-dev libyaml-dev zlib1g-dev"
 packages_test="libcmocka-dev nginx-light git"
-packages_lint="clang-format clang-tidy"
-packages_bench=""
+packages_lint="clang-format"
 packages_fuzz="clang libclang-rt-dev"
 packages_arm64="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 
