@@ -1,4 +1,4 @@
-"""What `reverie.torch` and `reverie.jax` share: whom to ask, and how far ahead."""
+"""What the datasets of all frameworks share: whom to ask, and how far ahead."""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ class _Drawer(Generic[Batch]):
 
 
 class BatchIterator(Generic[Batch]):
-    """Made by `Client.batches` and `reverie.jax`. Iterate over it; leave a ``with`` block of it, `close` it, or drop it to stop its thread.
+    """Made by `Client.batches`, `reverie.torch` and `reverie.jax`. Iterate over it; leave a ``with`` block of it,
+    `close` it, or drop it to stop its thread.
 
     Parameters
     ----------
