@@ -75,24 +75,12 @@ void rv_client_forget_tables(rv_client *client)
 
 /* ---- what a server said ---- */
 
-static bool same_signature(const rv_signature *a, const rv_signature *b)
-{
-  bool same = a->num_specs == b->num_specs && a->structure.size == b->structure.size &&
-              (a->structure.size == 0 || memcmp(a->structure.data, b->structure.data, a->structure.size) == 0);
-  for (size_t i = 0; same && i < a->num_specs; i++) {
-    const rv_spec *x = &a->specs[i], *y = &b->specs[i];
-    same = rv_same_text(x->name, y->name) && x->dtype == y->dtype && x->rank == y->rank;
-    for (int32_t d = 0; same && d < x->rank; d++) same = x->shape[d] == y->shape[d];
-  }
-  return same;
-}
-
 /* What is looked at here. A state that is the same has not always the same tables: one that the last checkpoint does not know is what its
  * server was told when it came again. */
 static bool same_table(const rv_table_info *a, const rv_table_info *b)
 {
   return rv_same_text(a->name, b->name) && rv_same_selector(&a->sampler, &b->sampler) &&
-         rv_same_selector(&a->remover, &b->remover) && same_signature(&a->signature, &b->signature) &&
+         rv_same_selector(&a->remover, &b->remover) && rv_same_signature(&a->signature, &b->signature) &&
          a->max_size == b->max_size && a->max_times_sampled == b->max_times_sampled &&
          rv_same_limiter(&a->rate_limiter, &b->rate_limiter);
 }

@@ -23,4 +23,20 @@ static inline bool rv_same_limiter(const rv_rate_limiter_config *a, const rv_rat
          a->min_diff == b->min_diff && a->max_diff == b->max_diff;
 }
 
+static inline bool rv_same_spec(const rv_spec *a, const rv_spec *b)
+{
+  if (!rv_same_text(a->name, b->name) || a->dtype != b->dtype || a->rank != b->rank) return false;
+  return a->rank <= 0 || memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0;
+}
+
+/* NULL: there is none. */
+static inline bool rv_same_signature(const rv_signature *a, const rv_signature *b)
+{
+  if (a == NULL || b == NULL) return a == b;
+  if (a->num_specs != b->num_specs || a->structure.size != b->structure.size) return false;
+  for (size_t i = 0; i < a->num_specs; i++)
+    if (!rv_same_spec(&a->specs[i], &b->specs[i])) return false;
+  return a->structure.size == 0 || memcmp(a->structure.data, b->structure.data, a->structure.size) == 0;
+}
+
 #endif

@@ -29,21 +29,6 @@ static void add(names *all, const char *format, ...)
   all->any = true;
 }
 
-static bool same_spec(const rv_spec *a, const rv_spec *b)
-{
-  if (!rv_same_text(a->name, b->name) || a->dtype != b->dtype || a->rank != b->rank) return false;
-  return a->rank <= 0 || memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0;
-}
-
-static bool same_signature(const rv_signature *a, const rv_signature *b)
-{
-  if (a == NULL || b == NULL) return a == b;
-  if (a->num_specs != b->num_specs || a->structure.size != b->structure.size) return false;
-  for (size_t i = 0; i < a->num_specs; i++)
-    if (!same_spec(&a->specs[i], &b->specs[i])) return false;
-  return a->structure.size == 0 || memcmp(a->structure.data, b->structure.data, a->structure.size) == 0;
-}
-
 static bool same_extensions(const rv_table_config *a, const rv_table_config *b)
 {
   if (a->num_extensions != b->num_extensions) return false;
@@ -58,7 +43,7 @@ static bool same_table(const rv_table_config *a, const rv_table_config *b)
 {
   return rv_same_selector(&a->sampler, &b->sampler) && rv_same_selector(&a->remover, &b->remover) && a->max_size == b->max_size &&
          a->max_bytes == b->max_bytes && a->max_times_sampled == b->max_times_sampled &&
-         rv_same_limiter(&a->rate_limiter, &b->rate_limiter) && same_signature(a->signature, b->signature) &&
+         rv_same_limiter(&a->rate_limiter, &b->rate_limiter) && rv_same_signature(a->signature, b->signature) &&
          same_extensions(a, b);
 }
 
