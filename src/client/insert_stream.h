@@ -127,6 +127,9 @@ typedef struct rv_stream_item {
 rv_code rv_stream_item_init(rv_stream_item *item, const rv_wire_item *wire, rv_stream_chunk *const *chunks, uint32_t num_chunks,
                             rv_error *err);
 void rv_stream_item_fini(rv_stream_item *item); /* frees the body, drops the chunks; not while it is in a stream */
+/* Pins on the item's chunks, which it has while it is not sent: they keep the server from dropping what is needed by items on this side. */
+void rv_stream_item_pin(const rv_stream_item *item);
+void rv_stream_item_unpin(const rv_stream_item *item);
 
 /* ---- the stream ---- */
 

@@ -80,9 +80,6 @@ static inline size_t rv_stream_chunk_before(const rv_stream_chunk *chunk)
 {
   return chunk->rows.owner != NULL ? chunk->rows_at : chunk->flat_size;
 }
-/* Pins on the item's chunks, which it has while it is not sent. */
-void rv_stream_item_pin(const rv_stream_item *item);
-void rv_stream_item_unpin(const rv_stream_item *item);
 /* Appends it as that field, a PrioritizedItem with its number. */
 void rv_stream_item_put(rv_writer_buf *out, uint32_t field, const rv_stream_item *item);
 

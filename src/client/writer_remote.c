@@ -393,18 +393,6 @@ static rv_code encode(rv_writer *writer, rv_remote_item *item, new_rows *rows, r
   return RV_OK;
 }
 
-/* Pins that keep the server from dropping a chunk while items that need it are on this side of the stream. */
-static void pin_encoded(const rv_remote_item *item)
-{
-  for (uint32_t i = 0; i < item->stream.num_chunks; i++)
-    atomic_fetch_add_explicit(&item->stream.chunks[i]->pins, 1, memory_order_relaxed);
-}
-
-static void unpin_encoded(const rv_remote_item *item)
-{
-  for (uint32_t i = 0; i < item->stream.num_chunks; i++) rv_stream_chunk_unpin(item->stream.chunks[i]);
-}
-
 static rv_code check(const rv_remote_item *item, const rv_tables *tables, rv_error *err)
 {
   if (item->num_columns == 0 || tables == NULL) return RV_OK;
@@ -439,7 +427,7 @@ static void hand_over(rv_writer *writer, rv_remote_item *item, new_rows rows)
     rv_mutex_lock(&writer->mutex);
     known = atomic_load_explicit(&writer->tables_known, memory_order_relaxed); /* meanwhile */
     if (!known) {
-      pin_encoded(item);
+      rv_stream_item_pin(&item->stream);
       rv_list_push_back(&writer->unchecked, &item->stream.link);
     }
     rv_mutex_unlock(&writer->mutex);
@@ -526,9 +514,9 @@ void rv_writer_release_unchecked(rv_writer *writer, const rv_tables *tables)
       rv_code code = check(item, tables, &err);
       if (code == RV_OK) {
         rv_insert_stream_add_one(writer->sender, &item->stream); /* the loop's thread is this one: it cannot complete meanwhile */
-        unpin_encoded(item);
+        rv_stream_item_unpin(&item->stream);
       } else {
-        unpin_encoded(item);
+        rv_stream_item_unpin(&item->stream);
         on_complete(&item->stream, code, err.message);
       }
     }
@@ -545,7 +533,7 @@ static void drop(rv_link *items, bool waiting)
     if (waiting) {
       for (uint32_t i = 0; i < item->flight.num_chunks; i++) rv_written_unpin(item->flight.chunks[i]);
     } else {
-      unpin_encoded(item);
+      rv_stream_item_unpin(&item->stream);
     }
     on_complete(&item->stream, RV_CANCELLED, "the writer was freed");
   }
