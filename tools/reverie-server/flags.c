@@ -58,23 +58,32 @@ static bool set_pair(settings *all, const char *flag, const char *pair, rv_error
   return done;
 }
 
+/* Flags, and the settings that they set. */
+static const char *const plain[][2] = {{"--listen", "listen"},
+                                       {"--host", "host"},
+                                       {"--port", "port"},
+                                       {"--threads", "threads"},
+                                       {"--drain", "drain_seconds"},
+                                       {"--log", "log"},
+                                       {"--seed", "seed"},
+                                       {"--memory-limit", "memory_limit"},
+                                       {"--spill", "spill_path"},
+                                       {"--checkpoints", "checkpoint_path"},
+                                       {"--journal", "journal_path"},
+                                       {"--tls-certificate", "tls_certificate"},
+                                       {"--tls-key", "tls_key"},
+                                       {"--tls-authority", "tls_authority"},
+                                       {"--tls-revocation-list", "tls_revocation_list"}};
+
+static const char *setting_of(const char *flag)
+{
+  for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+    if (strcmp(flag, plain[i][0]) == 0) return plain[i][1];
+  return NULL;
+}
+
 static bool apply(settings *all, const char *flag, const char *value, rv_error *err)
 {
-  static const char *const plain[][2] = {{"--listen", "listen"},
-                                         {"--host", "host"},
-                                         {"--port", "port"},
-                                         {"--threads", "threads"},
-                                         {"--drain", "drain_seconds"},
-                                         {"--log", "log"},
-                                         {"--seed", "seed"},
-                                         {"--memory-limit", "memory_limit"},
-                                         {"--spill", "spill_path"},
-                                         {"--checkpoints", "checkpoint_path"},
-                                         {"--journal", "journal_path"},
-                                         {"--tls-certificate", "tls_certificate"},
-                                         {"--tls-key", "tls_key"},
-                                         {"--tls-authority", "tls_authority"},
-                                         {"--tls-revocation-list", "tls_revocation_list"}};
   bool listen = strcmp(flag, "--listen") == 0;
   if (!all->listen_by_flag && (listen || strcmp(flag, "--host") == 0 || strcmp(flag, "--port") == 0)) all->num_addresses = 0;
   if (!all->listen_by_flag && listen) {
@@ -82,23 +91,15 @@ static bool apply(settings *all, const char *flag, const char *value, rv_error *
     all->host = NULL;
     all->port = -1;
   }
-  for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
-    if (strcmp(flag, plain[i][0]) == 0) return settings_set(all, plain[i][1], value, flag, err);
+  const char *setting = setting_of(flag);
+  if (setting != NULL) return settings_set(all, setting, value, flag, err);
   if (strcmp(flag, "--table") == 0) return settings_add_table_text(all, value, flag, err);
   return set_pair(all, flag, value, err);
 }
 
 static bool takes_value(const char *flag)
 {
-  static const char *const names[] = {"--config",  "--table",         "--listen",
-                                      "--host",    "--port",          "--threads",
-                                      "--drain",   "--log",           "--seed",
-                                      "--set",     "--checkpoints",   "--memory-limit",
-                                      "--spill",   "--journal",       "--tls-certificate",
-                                      "--tls-key", "--tls-authority", "--tls-revocation-list"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    if (strcmp(flag, names[i]) == 0) return true;
-  return false;
+  return setting_of(flag) != NULL || strcmp(flag, "--config") == 0 || strcmp(flag, "--table") == 0 || strcmp(flag, "--set") == 0;
 }
 
 bool read_flags(settings *all, int argc, char **argv, flags_action *action, rv_error *err)

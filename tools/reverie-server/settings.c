@@ -92,18 +92,22 @@ static const struct field {
 };
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0] };
 
-bool settings_has(const char *name)
+static const struct field *find_field(const char *name)
 {
   for (size_t i = 0; i < NUM_FIELDS; i++)
-    if (strcmp(fields[i].name, name) == 0) return true;
-  return false;
+    if (strcmp(fields[i].name, name) == 0) return &fields[i];
+  return NULL;
+}
+
+bool settings_has(const char *name)
+{
+  return find_field(name) != NULL;
 }
 
 bool settings_is_limit(const char *name)
 {
-  for (size_t i = 0; i < NUM_FIELDS; i++)
-    if (strcmp(fields[i].name, name) == 0) return fields[i].is_limit;
-  return false;
+  const struct field *field = find_field(name);
+  return field != NULL && field->is_limit;
 }
 
 bool settings_is_of(const char *mapping, const char *name)
@@ -213,9 +217,8 @@ static bool set_address(settings *all, const char *text, const char *place, rv_e
 
 bool settings_set(settings *all, const char *name, const char *text, const char *place, rv_error *err)
 {
-  const struct field *field = fields, *end = fields + NUM_FIELDS;
-  while (field != end && strcmp(field->name, name) != 0) field++;
-  if (field == end) return settings_unknown(name, false, err);
+  const struct field *field = find_field(name);
+  if (field == NULL) return settings_unknown(name, false, err);
   places_add(&all->places, &all->memory, PLACE_SETTING, (size_t)(field - fields), 0, place);
   char *to = (char *)all + field->offset;
   switch (field->kind) {
