@@ -14,6 +14,38 @@ typedef struct server_object {
   pid_t pid; /* of the process whose threads serve it */
 } server_object;
 
+/* Serves by that configuration, with what Python has given for the rest of it. -1 with an exception. */
+static int begin(server_object *self, rv_server_config config, PyObject *addresses, PyObject *tls, PyObject *identities)
+{
+  scratch s;
+  scratch_init(&s);
+  self->num_addresses = config.num_addresses = (size_t)PyList_Size(addresses);
+  const char **texts = scratch_alloc(&s, config.num_addresses, sizeof *texts);
+  bool ok = texts != NULL;
+  for (size_t i = 0; ok && i < config.num_addresses; i++) {
+    texts[i] = core_text(PyList_GetItem(addresses, (Py_ssize_t)i), "an address");
+    ok = texts[i] != NULL;
+  }
+  config.addresses = texts;
+  rv_tls_config files;
+  if (ok && tls != Py_None) {
+    ok = security_tls(tls, &files);
+    config.tls = &files;
+  }
+  if (ok && identities != Py_None) ok = security_identities(&s, identities, &config.identities, &config.num_identities);
+  if (ok) {
+    rv_error err;
+    rv_code code;
+    Py_BEGIN_ALLOW_THREADS
+    code = rv_server_new(&config, &self->server, &err);
+    Py_END_ALLOW_THREADS
+    ok = code == RV_OK;
+    if (!ok) core_raise(self->state, &err);
+  }
+  scratch_fini(&s);
+  return ok ? 0 : -1;
+}
+
 static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
   static char *names[] = {"store",
@@ -38,15 +70,15 @@ static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
                           NULL};
   core_state *state = core_state_of_type(type);
   if (state == NULL) return NULL;
-  PyObject *store, *list, *checkpointer = Py_None, *tls = Py_None, *identities = Py_None;
+  PyObject *store, *addresses, *checkpointer = Py_None, *tls = Py_None, *identities = Py_None;
   rv_server_config config = {.size = sizeof config};
   int shared_memory = 1;
   Py_ssize_t message = 0, connections = 0, streams = 0, writers = 0, each = 0, identity_streams = 0, identity_bytes = 0;
   long long ttl = 0, every_ms = 0, every_inserts = 0, journal_bytes = 0, peer_timeout_ms = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|InnnnLOLLLOOLnnnp:Server", names, state->store_type, &store, &PyList_Type,
-                                   &list, &config.io_threads, &message, &connections, &streams, &writers, &ttl, &checkpointer,
-                                   &every_ms, &every_inserts, &journal_bytes, &tls, &identities, &peer_timeout_ms, &each,
-                                   &identity_streams, &identity_bytes, &shared_memory)) {
+                                   &addresses, &config.io_threads, &message, &connections, &streams, &writers, &ttl,
+                                   &checkpointer, &every_ms, &every_inserts, &journal_bytes, &tls, &identities, &peer_timeout_ms,
+                                   &each, &identity_streams, &identity_bytes, &shared_memory)) {
     return NULL;
   }
   if (message < 0 || connections < 0 || streams < 0 || writers < 0 || ttl < 0 || each < 0 || identity_streams < 0 ||
@@ -79,33 +111,7 @@ static PyObject *server_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   self->state = state;
   self->server = NULL;
   self->pid = getpid();
-  self->num_addresses = config.num_addresses = (size_t)PyList_Size(list);
-  scratch s;
-  scratch_init(&s);
-  const char **addresses = scratch_alloc(&s, config.num_addresses, sizeof *addresses);
-  bool ok = addresses != NULL;
-  for (size_t i = 0; ok && i < config.num_addresses; i++) {
-    addresses[i] = core_text(PyList_GetItem(list, (Py_ssize_t)i), "an address");
-    ok = addresses[i] != NULL;
-  }
-  rv_tls_config files;
-  if (ok && tls != Py_None) {
-    ok = security_tls(tls, &files);
-    config.tls = &files;
-  }
-  if (ok && identities != Py_None) ok = security_identities(&s, identities, &config.identities, &config.num_identities);
-  if (ok) {
-    config.addresses = addresses;
-    rv_error err;
-    rv_code code;
-    Py_BEGIN_ALLOW_THREADS
-    code = rv_server_new(&config, &self->server, &err);
-    Py_END_ALLOW_THREADS
-    ok = code == RV_OK;
-    if (!ok) core_raise(state, &err);
-  }
-  scratch_fini(&s);
-  if (!ok) Py_CLEAR(self);
+  if (begin(self, config, addresses, tls, identities) < 0) Py_CLEAR(self);
   return (PyObject *)self;
 }
 
