@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import pathlib
 import resource
 import signal
 import socket
@@ -49,14 +48,6 @@ def quick() -> Options:
     return Options(idle=200, readers=5, seconds=0.2, rounds=1)
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory that the process has."""
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise ProcessError(f"process {pid} has no VmRSS")
-
-
 class Server:
     """reverie-server with two tables on a free port."""
 
@@ -76,22 +67,16 @@ class Server:
         for table in OPERATIONS.values():
             # that items may go when they are sampled keeps clients from drawing ahead: each sample is a round trip
             command += ["--table", f"name={table},max_size=20000,max_times_sampled=2000000000"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        if not self.process.stdout.readline().startswith("listening"):
-            raise ProcessError("reverie-server did not start")
-
-    @property
-    def memory(self) -> int:
-        return resident(self.process.pid)
-
-    @property
-    def cpu_seconds(self) -> float:
-        return time.clock_gettime((~self.process.pid << 3) | 2)  # the process's clock; see clock_getcpuclockid(3)
+        self.process = Process(*command)
+        try:
+            self.process.receive_word("listening", 20)
+        except ProcessError:
+            self.stop()
+            raise
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(60)
-        self.process.stdout.close()
+        self.process.process.terminate()
+        self.process.stop(60)
 
 
 class Caller:
@@ -112,7 +97,7 @@ class Caller:
 @contextlib.contextmanager
 def crowd(server: Server, kind: str, clients: int) -> Iterator[tuple[int, float]]:
     """The clients that can be, and the server's bytes for each."""
-    before = server.memory
+    before = server.process.resident_bytes()
     process = Process(
         program("crowd"), kind, server.address, str(clients), *([OPERATIONS["sample"]] if kind == "readers" else [])
     )
@@ -121,16 +106,16 @@ def crowd(server: Server, kind: str, clients: int) -> Iterator[tuple[int, float]
         if kind == "readers":
             process.process.send_signal(signal.SIGSTOP)  # from here on they do not even read
         time.sleep(0.2)
-        yield answer["clients"], (server.memory - before) / answer["clients"]
+        yield answer["clients"], (server.process.resident_bytes() - before) / answer["clients"]
     finally:
         process.stop(0)
 
 
 def _load(server: Server, clients: int, table: str, operation: str, options: Options) -> dict:
     """What bench-crowd says, with the server's processor time added to its own."""
-    before = server.cpu_seconds
+    before = server.process.cpu_seconds()
     answer = ask(program("crowd"), "load", server.address, str(clients), table, operation, str(options.seconds))
-    answer["cpu_s"] += server.cpu_seconds - before
+    answer["cpu_s"] += server.process.cpu_seconds() - before
     return answer
 
 
