@@ -74,7 +74,8 @@ static rv_inbox_load leave_newest(rv_insert_stream *stream, rv_link *left)
   return load;
 }
 
-/* As rv_insert_stream_drain, or all but the newest, if the timer is to look and those may go in a pack by then. */
+/* Takes what is in the inbox into the queue; true: there was something. A promise to look is over. All, or all but the newest, if the timer is to look
+ * and those may go in a pack by then. */
 static bool drain(rv_insert_stream *stream, bool all)
 {
   rv_link left;
@@ -91,11 +92,6 @@ static bool drain(rv_insert_stream *stream, bool all)
   stream->looks_soon = false; /* under the same lock: from here on whoever adds wakes the loop */
   rv_mutex_unlock(&stream->mutex);
   return taken > 0;
-}
-
-bool rv_insert_stream_drain(rv_insert_stream *stream)
-{
-  return drain(stream, true);
 }
 
 static void promise_to_look(rv_insert_stream *stream)
@@ -125,7 +121,7 @@ static void on_look(rv_timer *timer)
 {
   rv_insert_stream *stream = RV_CONTAINER(timer, rv_insert_stream, look);
   uint64_t bytes_sent = stream->bytes_sent;
-  bool any = rv_insert_stream_drain(stream);
+  bool any = drain(stream, true);
   rv_insert_stream_pump(stream);
   if (any || stream->bytes_sent != bytes_sent) promise_to_look(stream);
 }
@@ -342,7 +338,7 @@ rv_code rv_insert_stream_new(const rv_insert_stream_config *config, rv_insert_st
 
 void rv_insert_stream_shut(rv_insert_stream *stream)
 {
-  rv_insert_stream_drain(stream);
+  drain(stream, true);
   rv_timer_stop(&stream->retry);
   rv_timer_stop(&stream->look);
   stream->closing = true;

@@ -99,8 +99,6 @@ size_t rv_stream_item_most_bytes(const rv_stream_item *item);
 bool rv_insert_stream_send(rv_insert_stream *stream);
 /* Opens the call if need be, and sends. */
 void rv_insert_stream_pump(rv_insert_stream *stream);
-/* Takes what is in the inbox into the queue; true: there was something. A promise to look is over. */
-bool rv_insert_stream_drain(rv_insert_stream *stream);
 /* Takes what is in the inbox, sends what the call will take, and promises to look again if something is to be expected. A row that others may still
  * refer to is left there until then, if by then it may go in a pack. */
 void rv_insert_stream_look(rv_insert_stream *stream);

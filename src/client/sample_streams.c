@@ -93,7 +93,8 @@ static rv_code put_request(const rv_remote_sampler *sampler, int64_t num_samples
 static void end_of_memory(rv_remote_sampler *sampler)
 {
   rv_error error;
-  rv_remote_sampler_end(sampler, rv_fail_memory(&error, 64), &error);
+  rv_fail_memory(&error, 64);
+  rv_remote_sampler_end(sampler, &error);
 }
 
 static bool open_call(rv_sample_stream *stream);
@@ -193,7 +194,8 @@ static void decide_on_end(rv_remote_sampler *sampler, const consumer_state *dema
     if (!is_conclusive(stream, demand) || stream->outstanding > 0) return;
   }
   rv_error error;
-  rv_remote_sampler_end(sampler, rv_sampler_end_by_limiter(&sampler->common, "", &error), &error);
+  rv_sampler_end_by_limiter(&sampler->common, "", &error);
+  rv_remote_sampler_end(sampler, &error);
 }
 
 /* ---- what comes back ---- */
@@ -238,7 +240,7 @@ static void on_message(rv_call *call, void *user, rv_buf *buf, const uint8_t *da
   bool due = false;
   rv_code code = take_message(stream, call, buf, (rv_span){.data = data, .size = size}, &due, &error);
   if (code == RV_UNAVAILABLE) return;
-  if (code != RV_OK) rv_remote_sampler_end(sampler, code, &error);
+  if (code != RV_OK) rv_remote_sampler_end(sampler, &error);
   if (is_over(sampler))
     cancel_calls(sampler);
   else if (due || stream->outstanding == 0)
@@ -297,7 +299,7 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
   } else {
     rv_error error;
     rv_fail(&error, code, "%s", message != NULL && message[0] != '\0' ? message : rv_code_name(code));
-    rv_remote_sampler_end(sampler, code, &error);
+    rv_remote_sampler_end(sampler, &error);
     cancel_calls(sampler);
   }
   rv_remote_sampler_unref(sampler);

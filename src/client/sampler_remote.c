@@ -111,12 +111,11 @@ rv_code rv_remote_sampler_deliver(rv_remote_sampler *sampler, rv_draw *draws, si
   return code;
 }
 
-void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_error *error)
+void rv_remote_sampler_end(rv_remote_sampler *sampler, const rv_error *error)
 {
   rv_mutex_lock(&sampler->mutex);
   if (!sampler->ended) {
     sampler->ended = true;
-    sampler->end_code = code;
     sampler->end_error = *error;
   }
   wake(sampler);

@@ -63,7 +63,6 @@ struct rv_remote_sampler {
   bool told;          /* the pump task is posted */
   bool resumes;       /* it has been asked for no more, and shall be again: the loop has not seen that yet */
   bool cancelled, ended;
-  rv_code end_code;
   rv_error end_error;
 
   /* the loop's */
@@ -120,7 +119,7 @@ void rv_remote_sampler_ask_on(rv_remote_sampler *sampler, bool on);
 /* On the loop: all that has been asked for by now, and not before, was at that moment; of one that many are taken from. */
 void rv_remote_sampler_note_ask(rv_remote_sampler *sampler, int64_t now_ns);
 /* Every later `next` that finds nothing ready gets this. */
-void rv_remote_sampler_end(rv_remote_sampler *sampler, rv_code code, const rv_error *error);
+void rv_remote_sampler_end(rv_remote_sampler *sampler, const rv_error *error);
 
 /* ---- the consumer's steps; those but the last two under the mutex ---- */
 

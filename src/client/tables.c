@@ -21,7 +21,7 @@ struct rv_tables {
   rv_server_info *info;
 };
 
-rv_tables *rv_tables_ref(rv_tables *tables)
+static rv_tables *ref(rv_tables *tables)
 {
   atomic_fetch_add_explicit(&tables->refs, 1, memory_order_relaxed);
   return tables;
@@ -49,7 +49,7 @@ bool rv_tables_are_present(const rv_tables *tables, const rv_client *client)
 rv_tables *rv_client_known_tables(rv_client *client)
 {
   rv_mutex_lock(&client->mutex);
-  rv_tables *tables = client->tables != NULL ? rv_tables_ref(client->tables) : NULL;
+  rv_tables *tables = client->tables != NULL ? ref(client->tables) : NULL;
   rv_mutex_unlock(&client->mutex);
   return tables;
 }
@@ -122,7 +122,7 @@ rv_code rv_client_learn_tables(rv_client *client, rv_tables_asked asked, rv_span
     client->tables = tables;
   }
   client->tables->recent_until_ns = asked.at_ns + (asked.forgets == client->tables_forgets ? RECENT_NS : 0);
-  if (out != NULL) *out = rv_tables_ref(client->tables);
+  if (out != NULL) *out = ref(client->tables);
   rv_mutex_unlock(&client->mutex);
   rv_tables_unref(old);
   return RV_OK;
@@ -202,7 +202,7 @@ rv_tables *rv_client_recent_tables(rv_client *client)
   rv_mutex_lock(&client->mutex);
   rv_tables *tables = client->tables;
   if (tables != NULL && rv_tables_are_present(tables, client)) recent_ns = tables->recent_until_ns - now;
-  tables = recent_ns > 0 ? rv_tables_ref(tables) : NULL;
+  tables = recent_ns > 0 ? ref(tables) : NULL;
   rv_task *due = look_if_due(client, recent_ns, now);
   rv_mutex_unlock(&client->mutex);
   if (due != NULL) rv_loop_post(client->loop, due);

@@ -12,7 +12,6 @@
 
 /* A snapshot, refcounted and immutable. */
 typedef struct rv_tables rv_tables;
-rv_tables *rv_tables_ref(rv_tables *tables);
 void rv_tables_unref(rv_tables *tables); /* NULL is fine */
 
 /* Asks the server, and gives the client's snapshot, the caller's to unref. Where neither the state id nor anything of a table that

@@ -39,7 +39,6 @@ struct rv_call {
   bool trailers_submitted;              /* server */
   bool no_more;                         /* half-closed (client) or finished (server): nothing more can be queued */
   bool data_deferred;                   /* nghttp2 waits for rv_call_wake_source */
-  bool has_data_source;                 /* DATA was submitted: trailers may have to wait for it */
   bool was_full;                        /* queued bytes were above the low-water mark */
   bool over;                            /* rv_call_end was called */
   bool closing;                         /* server: and its session counts it */
@@ -80,7 +79,6 @@ void rv_call_free(rv_call *call);
  * it is still open, is reset with `reset`; RV_NO_RESET leaves it to whoever closes it. */
 #define RV_NO_RESET UINT32_MAX
 void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t reset, bool deliver);
-RV_PRINTF(4, 5) void rv_call_fail(rv_call *call, rv_code code, uint32_t reset, const char *format, ...);
 
 void rv_call_received(rv_call *call, const uint8_t *data, size_t size); /* DATA */
 void rv_call_peer_done(rv_call *call);                                  /* END_STREAM */

@@ -214,7 +214,6 @@ static ssize_t read_source(nghttp2_session *http, int32_t stream_id, uint8_t *to
   if (size > 0) *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
   if (size == call->sendq.bytes && call->no_more) {
     *flags |= NGHTTP2_DATA_FLAG_EOF;
-    call->has_data_source = false;
     if (call->server) {
       *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
       rv_call_submit_trailers(call);

@@ -50,7 +50,6 @@ void rv_call_start(rv_call *call, rv_session *session)
     return;
   }
   call->stream_id = id;
-  call->has_data_source = true;
   session->num_streams++;
   rv_session_touch(session);
   if (rv_session_is_spent(session) && session->owner != NULL) session->events->on_goaway(session->owner, session);

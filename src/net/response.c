@@ -47,7 +47,6 @@ void rv_call_submit_headers(rv_call *call)
   nghttp2_nv nv[MAX_PAIRS];
   size_t count = add_headers(call, nv);
   call->headers_sent = true;
-  call->has_data_source = true;
   check(call, nghttp2_submit_response(call->session->http, call->stream_id, nv, count, &rv_session_data_provider));
 }
 

@@ -47,9 +47,8 @@ rv_code rv_record_reader_new(const char *path, rv_record_reader **out, rv_error 
 rv_code rv_record_reader_next(rv_record_reader *reader, rv_buf **out, rv_error *err);
 /* What lies in memory already of the record that comes next: its first bytes, or none. Nothing of it was checked: it is good for hints. */
 rv_span rv_record_reader_peek(const rv_record_reader *reader);
-/* RV_DATA_LOSS with a sentence about the record read last: "<file>: record 3 (at byte 120 of its contents): <what>". */
-rv_code rv_record_reader_fail(const rv_record_reader *reader, rv_error *err, const char *format, ...) RV_PRINTF(3, 4);
-void rv_record_reader_prefix(const rv_record_reader *reader, rv_error *err); /* the same before a sentence that is there */
-void rv_record_reader_free(rv_record_reader *reader);                        /* NULL is fine */
+/* Puts "<file>: record 3 (at byte 120 of its contents): ", of the record read last, before the sentence that is there. */
+void rv_record_reader_prefix(const rv_record_reader *reader, rv_error *err);
+void rv_record_reader_free(rv_record_reader *reader); /* NULL is fine */
 
 #endif

@@ -38,16 +38,6 @@ static rv_code damaged(const rv_record_reader *reader, rv_error *err, const char
                  (unsigned long long)reader->record, (unsigned long long)reader->record_offset, what);
 }
 
-rv_code rv_record_reader_fail(const rv_record_reader *reader, rv_error *err, const char *format, ...)
-{
-  rv_error inner;
-  va_list args;
-  va_start(args, format);
-  rv_vfail(&inner, RV_DATA_LOSS, format, args);
-  va_end(args);
-  return damaged(reader, err, inner.message);
-}
-
 void rv_record_reader_prefix(const rv_record_reader *reader, rv_error *err)
 {
   rv_error_prefix(err, "%s: record %llu (at byte %llu of its contents)", reader->path, (unsigned long long)reader->record,

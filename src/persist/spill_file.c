@@ -24,7 +24,6 @@ struct rv_spill_file {
   int fd;
   uint8_t *base; /* all of it is mapped, also what is not written yet */
   size_t max_bytes;
-  atomic_size_t used;
   size_t written; /* the owner's: the end of what the disk has room for */
   rv_mutex lock;  /* guards the rest */
   rv_ranges ranges;
@@ -100,7 +99,6 @@ rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file
   rv_spill_file *file = calloc(1, sizeof *file);
   if (file == NULL) return rv_fail_memory(err, sizeof *file);
   atomic_init(&file->refs, 1);
-  atomic_init(&file->used, 0);
   rv_mutex_init(&file->lock, RV_RANK_WAIT, "spill file");
   file->fd = -1;
   rv_maker_init(&file->maker);
@@ -146,10 +144,8 @@ static void release(rv_buf *buf)
 {
   place *of = (place *)buf;
   rv_spill_file *file = of->file;
-  if (rv_maker_is_this_process(&file->maker)) { /* not a child that was forked, perhaps while another thread had the lock */
-    atomic_fetch_sub_explicit(&file->used, buf->size, memory_order_relaxed);
-    leave(file, of->range);
-  }
+  /* not a child that was forked, perhaps while another thread had the lock */
+  if (rv_maker_is_this_process(&file->maker)) leave(file, of->range);
   free(of);
   unref(file);
 }
@@ -223,11 +219,5 @@ rv_buf *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size
   atomic_init(&of->buf.refs, 1);
   of->file = file;
   atomic_fetch_add_explicit(&file->refs, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&file->used, size, memory_order_relaxed);
   return &of->buf;
-}
-
-size_t rv_spill_file_used(const rv_spill_file *file)
-{
-  return atomic_load_explicit(&file->used, memory_order_relaxed);
 }

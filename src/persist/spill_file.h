@@ -21,6 +21,5 @@ void rv_spill_file_close(rv_spill_file *file);
 rv_buf *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size);
 /* Of an errno: the file may not grow, by the disk, a quota or the system's limit for a file. What it has already can still be written to. */
 bool rv_spill_is_full(int error);
-size_t rv_spill_file_used(const rv_spill_file *file); /* bytes of places in use */
 
 #endif

@@ -251,7 +251,8 @@ bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b)
   return true;
 }
 
-rv_code rv_chunk_check_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count, rv_error *err)
+/* RV_OUT_OF_RANGE unless [first, first + count) of the column is published. */
+static rv_code check_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count, rv_error *err)
 {
   if (column >= chunk->num_columns)
     return rv_fail(err, RV_OUT_OF_RANGE, "tensor %zu of a chunk that has %u", column, (unsigned)chunk->num_columns);
@@ -264,7 +265,7 @@ rv_code rv_chunk_check_rows(const rv_chunk *chunk, size_t column, int64_t first,
 
 rv_code rv_chunk_copy_rows(rv_chunk *chunk, size_t column, int64_t first, int64_t count, void *out, rv_error *err)
 {
-  rv_code code = rv_chunk_check_rows(chunk, column, first, count, err);
+  rv_code code = check_rows(chunk, column, first, count, err);
   if (code != RV_OK) return code;
   const rv_lane *lane = &chunk->lanes[column];
   if (lane->base != NULL) {
@@ -290,7 +291,7 @@ static bool aligned(const rv_chunk *chunk, size_t column)
 
 const void *rv_chunk_rows_in_place(rv_chunk *chunk, size_t column, int64_t first, int64_t count, size_t *stride)
 {
-  if (rv_chunk_check_rows(chunk, column, first, count, NULL) != RV_OK) return NULL;
+  if (check_rows(chunk, column, first, count, NULL) != RV_OK) return NULL;
   const rv_lane *lane = &chunk->lanes[column];
   if (lane->base == NULL || (!chunk->is_segment && !aligned(chunk, column))) return NULL;
   *stride = lane->stride;

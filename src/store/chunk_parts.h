@@ -48,9 +48,6 @@ int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, c
 /* The step of the episode that a row belongs to; -1: unknown. */
 int64_t rv_chunk_row_step(const rv_chunk *chunk, int64_t row);
 
-/* RV_OUT_OF_RANGE unless [first, first + count) of the column is published. */
-rv_code rv_chunk_check_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count, rv_error *err);
-
 /* Decoded rows of a column whose lane has no base; the caller drops the reference. */
 rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *err);
 

@@ -91,6 +91,12 @@ size_t rv_table_take_cold(rv_table *table, rv_cold *cold, size_t most, size_t mo
   return taking.n;
 }
 
+static void free_moved(rv_moved *old)
+{
+  rv_buf_unref(old->buf);
+  if (old->block != NULL) rv_pages_free(old->block, old->size);
+}
+
 size_t rv_table_move_cold(rv_table *table, rv_cold *cold, size_t n)
 {
   rv_moved old[MOVES_AT_ONCE];
@@ -116,16 +122,10 @@ size_t rv_table_move_cold(rv_table *table, rv_cold *cold, size_t n)
     }
     rv_turn_leave(&turn);
     for (size_t i = begin; i < end; i++) {
-      rv_moved_free(&old[i - begin]);
+      free_moved(&old[i - begin]);
       rv_chunk_unref(cold[i].chunk);
     }
   }
   rv_memory_serve(table->memory);
   return won;
-}
-
-void rv_moved_free(rv_moved *old)
-{
-  rv_buf_unref(old->buf);
-  if (old->block != NULL) rv_pages_free(old->block, old->size);
 }

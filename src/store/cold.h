@@ -42,7 +42,6 @@ typedef struct rv_moved {
   size_t size;
 } rv_moved;
 void rv_chunk_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old);
-void rv_moved_free(rv_moved *old);
 /* Of one that lies elsewhere: the disk is told to bring these rows, which are in the chunk, if it has not; compressed ones are not asked for. */
 void rv_chunk_ask_for_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count);
 

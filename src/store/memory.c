@@ -50,7 +50,7 @@ static bool fits(size_t more, size_t used, size_t limit)
   return used <= limit && more <= limit - used;
 }
 
-bool rv_memory_has_room(const rv_memory *memory, size_t more, bool full)
+static bool has_room(const rv_memory *memory, size_t more, bool full)
 {
   size_t limit = atomic_load(&memory->limit), used = atomic_load(&memory->bytes) - 1;
   size_t way = rv_memory_on_the_way(memory), share = limit / RV_MEMORY_WAY;
@@ -62,18 +62,17 @@ bool rv_memory_has_room(const rv_memory *memory, size_t more, bool full)
 
 bool rv_memory_ask(rv_memory *memory, size_t more, bool full)
 {
-  if (rv_memory_limit(memory) == SIZE_MAX || rv_memory_has_room(memory, more, full)) return true;
+  if (rv_memory_limit(memory) == SIZE_MAX || has_room(memory, more, full)) return true;
   atomic_size_t *least = full ? &memory->wanted_when_full : &memory->wanted;
   size_t wanted = atomic_load(least);
   while (more < wanted && !atomic_compare_exchange_weak(least, &wanted, more)) continue;
-  return rv_memory_has_room(memory, more, full); /* who made room before that did not know of it */
+  return has_room(memory, more, full); /* who made room before that did not know of it */
 }
 
 static bool is_due(const rv_memory *memory)
 {
   size_t wanted = atomic_load(&memory->wanted), when_full = atomic_load(&memory->wanted_when_full);
-  return (wanted != SIZE_MAX && rv_memory_has_room(memory, wanted, false)) ||
-         (when_full != SIZE_MAX && rv_memory_has_room(memory, when_full, true));
+  return (wanted != SIZE_MAX && has_room(memory, wanted, false)) || (when_full != SIZE_MAX && has_room(memory, when_full, true));
 }
 
 static void let_all_ask(rv_memory *memory)

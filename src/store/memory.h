@@ -124,9 +124,8 @@ static inline size_t rv_memory_on_the_way(const rv_memory *memory)
 /* What stays free while tables grow, for those that are full: with each item that comes to them one goes, but a little later. */
 enum { RV_MEMORY_MARGIN = 16 };
 
-/* May a table take so many bytes more? `full`: an item goes from it for each that comes. */
-bool rv_memory_has_room(const rv_memory *memory, size_t more, bool full);
-/* The same for an insert, which waits where they may not, and is looked at again when they may. */
+/* May a table take so many bytes more? `full`: an item goes from it for each that comes. An insert waits where it may not, and is looked at again when
+ * it may. */
 bool rv_memory_ask(rv_memory *memory, size_t more, bool full);
 
 /* An insert waits for room, or it is just being looked whether it still does. */

@@ -8,12 +8,12 @@
 
 void rv_rates_init(rv_rates *rates, int64_t now_ns)
 {
-  *rates = (rv_rates){.made_ns = now_ns, .idle_since_ns = now_ns};
+  *rates = (rv_rates){.idle_since_ns = now_ns};
   rates->snapshots[0] = (rv_rate_snapshot){.at_ns = now_ns};
   rates->num_snapshots = rates->next_snapshot = 1;
 }
 
-void rv_rates_tick(rv_rates *rates, int64_t now_ns)
+static void tick(rv_rates *rates, int64_t now_ns)
 {
   const rv_rate_snapshot *last = &rates->snapshots[(rates->next_snapshot + RV_RATE_SNAPSHOTS - 1) % RV_RATE_SNAPSHOTS];
   if (now_ns - last->at_ns < SECOND) return;
@@ -38,7 +38,7 @@ void rv_rates_idle(rv_table *table)
   rates->idle_ns[rates->idle] += now - rates->idle_since_ns;
   rates->idle_since_ns = now;
   rates->idle = kind;
-  rv_rates_tick(rates, now);
+  tick(rates, now);
 }
 
 void rv_rates_worked(rv_table *table, bool insert, int64_t begun_ns)
@@ -48,7 +48,7 @@ void rv_rates_worked(rv_table *table, bool insert, int64_t begun_ns)
   if (took < 0) took = 0;
   if (took > LONGEST_TIMED) took = LONGEST_TIMED;
   *(insert ? &rates->inserting_ns : &rates->sampling_ns) += took * RV_TIMED_ONE_IN;
-  rv_rates_tick(rates, now);
+  tick(rates, now);
 }
 
 /* The newest snapshot that is old enough, else the oldest there is. */
@@ -63,7 +63,7 @@ static rv_rate_snapshot window_begin(const rv_rates *rates, int64_t now_ns)
 void rv_rates_report(rv_table *table, int64_t now_ns, rv_table_info *out)
 {
   rv_rates *rates = &table->rates;
-  rv_rates_tick(rates, now_ns);
+  tick(rates, now_ns);
   rv_rate_snapshot from = window_begin(rates, now_ns);
   double seconds = (double)(now_ns - from.at_ns) * 1e-9;
   if (seconds > 0) {

@@ -89,8 +89,7 @@ typedef enum rv_idle_kind { RV_IDLE_SLEEPING, RV_IDLE_WANTS_SAMPLES, RV_IDLE_WAN
 typedef struct rv_rates {
   rv_rate_snapshot snapshots[RV_RATE_SNAPSHOTS]; /* a ring, about a second apart */
   uint32_t num_snapshots, next_snapshot;
-  int64_t inserts, samples; /* since the table was made */
-  int64_t made_ns;
+  int64_t inserts, samples;          /* since the table was made */
   int64_t inserting_ns, sampling_ns; /* one operation in RV_TIMED_ONE_IN is timed, and counts for all */
   int64_t idle_ns[RV_IDLE_KINDS];
   rv_idle_kind idle;
@@ -251,8 +250,6 @@ static inline void rv_turn_end_look(rv_turn *turn)
   rv_mutex_unlock(&turn->table->mutex);
 }
 
-/* Serves the queues, inserts and samples in turns, until nothing moves (false) or the budget is spent (true). */
-bool rv_turn_serve(rv_turn *turn);
 /* Serves until nothing moves, pausing where the budget ends, and ends the turn. */
 void rv_turn_finish(rv_turn *turn);
 /* Submits an operation whose fields are set, and serves. The lock may be let go and taken again meanwhile. */
@@ -443,7 +440,6 @@ static inline int64_t rv_rates_begin(rv_table *table)
   return table->rates.operations++ % RV_TIMED_ONE_IN != 0 ? 0 : rv_monotonic_ns(table->env);
 }
 void rv_rates_worked(rv_table *table, bool insert, int64_t begun_ns);
-void rv_rates_tick(rv_rates *rates, int64_t now_ns);
 void rv_rates_report(rv_table *table, int64_t now_ns, rv_table_info *out);
 
 #endif

@@ -137,7 +137,8 @@ static bool step(rv_turn *turn, rv_link *queue)
   return rv_sampling_step(turn, RV_CONTAINER(waiter, rv_sampling, waiter));
 }
 
-bool rv_turn_serve(rv_turn *turn)
+/* Serves the queues, inserts and samples in turns, until nothing moves (false) or the budget is spent (true). */
+static bool serve(rv_turn *turn)
 {
   rv_table *table = turn->table;
   for (;;) {
@@ -150,7 +151,7 @@ bool rv_turn_serve(rv_turn *turn)
 
 void rv_turn_finish(rv_turn *turn)
 {
-  while (rv_turn_serve(turn)) rv_turn_pause(turn);
+  while (serve(turn)) rv_turn_pause(turn);
   rv_turn_end(turn);
 }
 
@@ -203,7 +204,7 @@ rv_submitted rv_turn_place(rv_turn *turn, rv_waiter *waiter, rv_operation_kind k
   if (alone) step(turn, insert ? &table->inserts : &table->samples); /* mostly that is all there is to do */
   if (waiter->state == RV_WAITER_INLINE || !alone) {
     if (turn->budget <= 0) rv_turn_pause(turn);
-    while (rv_turn_serve(turn)) rv_turn_pause(turn);
+    while (serve(turn)) rv_turn_pause(turn);
   }
   if (begun_ns != 0) {
     rv_rates_worked(table, insert, begun_ns);

@@ -62,7 +62,6 @@ bool rv_field_next_value(rv_reader *reader, const rv_field *field, rv_wire_type 
 /* How many values that will give at most, to make room for them. */
 size_t rv_field_count_values(const rv_field *field, rv_wire_type type);
 double rv_field_double(const rv_field *field);
-int64_t rv_zigzag(uint64_t value);
 bool rv_utf8_valid(rv_span text); /* no surrogates, nothing overlong; NUL is a character like others */
 
 /* Writing. A writer grows one flat buffer; sub-messages are written in place with their length put before them. */

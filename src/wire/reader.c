@@ -201,8 +201,3 @@ double rv_field_double(const rv_field *field)
   memcpy(&value, &field->value, sizeof value);
   return value;
 }
-
-int64_t rv_zigzag(uint64_t value)
-{
-  return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
-}
