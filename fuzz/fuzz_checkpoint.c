@@ -6,7 +6,6 @@
 #include "fuzz.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"

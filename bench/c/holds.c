@@ -4,7 +4,6 @@
  *
  * Prints for each case {"case": ..., "longest_us": ..., "p99.9_us": ..., "holds": ...}: the longest hold in processor time, least of a few tries, for a try may
  * have been interrupted. Without names: all cases. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 
 #include "common.h"
 #include "store/cold.h"
-#include "store/gather.h"
 #include "store/store.h"
 #include "store/trajectory.h"
 #include "tensor/codec.h"

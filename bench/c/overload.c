@@ -6,7 +6,6 @@
  * server can take, a few at a time on each connection: its peak. Then, for each of TIMES, so many times as many: none waits for another and none is made
  * again. A line each: {"times": 0 (the peak), ..., "seconds": ..., "offered": ..., "ok": ..., "exhausted": ..., "late": ..., "other": ..., "server_cpu_s": ..., "p50_us": ..., "p99_us": ...,
  * "max_us": ..., "said": "..."}: times from a call's arrival to its answer, where it was RV_OK; what the last one heard that was refused. */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "sampler.h"
 
 #include "client/sampler.h"
-#include "convert.h"
 
 static PyObject *sampler_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {

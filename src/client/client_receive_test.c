@@ -5,8 +5,6 @@
 /* cmocka needs those before it */
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/receive.h"

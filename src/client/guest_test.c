@@ -1,6 +1,5 @@
 /* Who waits for an answer is his loop's guest: he asks and reads by himself where the loop's thread has nothing to do, and is woken as ever
  * where somebody else opens his gate. */
-#include "net/guest.h"
 
 #include "client/wait.h"
 #include "net/burst_testing.h"

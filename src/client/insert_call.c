@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "client/backoff.h"
 #include "client/insert_stream_parts.h"
 

@@ -1,8 +1,6 @@
 /* Where memory is shared a large row is sent by its writer, as a guest of the loop, and by the loop's thread where he cannot. */
 #include "client/insert_stream_testing.h"
 
-#include "net/guest.h"
-
 enum { ROWS = 300, LARGE = 40000, SMALL = 100, TRIES = 2000, GOING = 20 };
 
 /* Before the channel's own. */

@@ -1,7 +1,6 @@
 /* An item that is made a message when it must be one: its bytes, and what the form that it shares is kept for. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>

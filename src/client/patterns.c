@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "client/column.h"
 
 /* Callers may be older than this library: theirs are as far apart as their size says. */
 static const rv_pattern_config *config_at(const rv_pattern_config *configs, size_t i)

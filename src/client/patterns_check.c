@@ -1,6 +1,5 @@
 /* Configs that cannot be applied: the sentence names the config, the node or condition, and the remedy. */
 #include <math.h>
-#include <stdio.h>
 
 #include "base/error.h"
 #include "client/column.h"

@@ -1,4 +1,3 @@
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -7,7 +6,6 @@
 #include "client/limiter_timeout.h"
 #include "client/paths.h"
 #include "client/sampler_remote.h"
-#include "store/gather.h"
 
 #define MILLISECOND INT64_C(1000000)
 #define FIRST_BACKOFF_NS (10 * MILLISECOND)

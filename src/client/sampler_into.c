@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "client/sampler_remote.h"
 #include "store/gather.h"
-#include "store/run.h"
 
 enum { AT_ONCE = 64 };
 

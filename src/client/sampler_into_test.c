@@ -12,7 +12,6 @@
 
 #include "client/sample.h"
 #include "client/sampler_remote.h"
-#include "store/gather.h"
 #include "wire/unary.h"
 
 enum { CAPACITY = 100, PATIENCE_MS = 60000 /* instead of a test that hangs */ };

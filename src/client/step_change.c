@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "store/signature.h"
-#include "tensor/codec.h"
 
 static bool is_like(const rv_tensor *value, const rv_spec *spec)
 {

@@ -1,6 +1,5 @@
 #include "reverie/step_writer.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "client/writer.h"
-#include "store/table.h"
 
 typedef struct local_item {
   rv_insert insert;

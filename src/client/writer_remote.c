@@ -3,7 +3,6 @@
  * An item passes up to three places: `waiting`, on the writer's thread, until its chunks are complete; `unchecked`, until the
  * server has told what its tables expect; the stream. Each is left in order, so items reach the server in the order in which they
  * were created. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

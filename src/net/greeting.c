@@ -1,7 +1,6 @@
 #include "net/greeting.h"
 
 #include <nghttp2/nghttp2.h>
-#include <string.h>
 
 void rv_greeting_init(rv_greeting *greeting, bool from_client)
 {

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 /* ---- visits ---- */
 

@@ -2,7 +2,6 @@
  * server can harm nobody but himself. */
 #include "net/pair_testing.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>

@@ -1,6 +1,5 @@
 #include "net/shortcut.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
 /* When what a server uses expires, and lines for the log about it while there is time, and when there is none left. */
-#include <stdio.h>
 #include <time.h>
 
 #include "net/tls_parts.h"

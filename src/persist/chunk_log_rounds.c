@@ -1,5 +1,4 @@
 /* A log that lasts, from one checkpoint to the next. */
-#include "base/error.h"
 #include "persist/chunk_log_parts.h"
 #include "store/chunk.h"
 

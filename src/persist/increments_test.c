@@ -1,6 +1,5 @@
 /* Incremental checkpoints: what they write, what they need of older ones, and that whatever fails leaves the one before whole. */
 #include <errno.h>
-#include <signal.h>
 #include <sys/wait.h>
 
 #include "persist/checkpoint_files.h"

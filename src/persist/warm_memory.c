@@ -5,8 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/error.h"
-
 enum { BLOCK_BYTES = 112 << 10 }; /* less than what malloc maps by itself, or gives back at once */
 
 #ifdef MADV_POPULATE_WRITE

@@ -1,4 +1,3 @@
-#include "base/error.h"
 #include "server/server.h"
 #include "wire/messages.h"
 #include "wire/unary.h"

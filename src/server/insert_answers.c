@@ -1,7 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "server/insert_stream.h"
 
 enum {

@@ -2,13 +2,11 @@
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "server/server.h"
-#include "wire/unary.h"
 
 enum { MANY = 500000 };
 

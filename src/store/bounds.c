@@ -8,7 +8,6 @@
  * its bound anyhow: then, too, items go in steps, and whoever inserts meanwhile takes away what is too much before. */
 #include "base/error.h"
 #include "store/changes_parts.h"
-#include "store/chunk_parts.h"
 #include "store/same_config.h"
 
 enum { STEP = 32, STEPS_A_CALL = 32 };

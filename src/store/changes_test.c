@@ -1,7 +1,6 @@
 /* Whoever makes a table's changes again has the same table. */
 #include "store/changes.h"
 
-#include "base/error.h"
 #include "store/replay.h"
 #include "store/snapshot.h"
 #include "store/testing.h"

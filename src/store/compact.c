@@ -7,7 +7,6 @@
  * is. Chunks that lie in a spill's file (cold.h) are left to its thread: whoever compacts them waits for the disk. */
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "store/chunk_parts.h"
 #include "store/forms.h"
 #include "store/table_parts.h"

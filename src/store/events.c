@@ -1,5 +1,4 @@
 /* What extensions are told, and what they may change. */
-#include "base/error.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 

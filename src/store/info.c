@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "store/chunk_parts.h"
 #include "store/forms.h"
 #include "store/signature.h"
 #include "store/table_parts.h"

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "store/changes_parts.h"
-#include "store/chunk_parts.h"
 #include "store/snapshot_parts.h"
 
 rv_code rv_priority_check(const rv_table *table, double priority, rv_error *err)

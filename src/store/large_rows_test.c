@@ -1,7 +1,7 @@
 /* Large rows, and large batches of rows: copied before the table is entered, into segments that are lent and used again. */
 #include <pthread.h>
 
-#include "store/prepare.h"
+#include "base/past_caches.h"
 #include "store/testing.h"
 
 enum { WIDE = 9000, MOST = 400 };

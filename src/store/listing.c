@@ -1,7 +1,6 @@
 /* Items by key, and in pages. A page that is not the last leaves a mark on the item that the next one begins with; the mark moves
  * on when that item goes, so that a listing neither misses nor repeats an item that stayed, whatever happens in between. */
 #include "base/error.h"
-#include "store/chunk_parts.h"
 #include "store/table_parts.h"
 
 enum { SLICE = 256, SEARCHES = 16, SEQUENCE_BITS = 47 };

@@ -1,7 +1,5 @@
 #include "store/replay.h"
 
-#include "base/error.h"
-#include "store/chunk_parts.h"
 #include "store/table_parts.h"
 
 /* What was written down may end between an insert and the delete that made room for it. */

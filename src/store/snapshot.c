@@ -1,7 +1,6 @@
 #include "store/snapshot.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/fetches.h"

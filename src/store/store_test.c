@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "base/utf8.h"
-#include "store/chunk_parts.h"
 
 /* ---- configurations ---- */
 

@@ -1,12 +1,10 @@
 #include "store/table.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "store/chunk_parts.h"
 #include "store/registry.h"
 #include "store/signature.h"
 #include "store/table_parts.h"

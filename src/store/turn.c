@@ -2,7 +2,6 @@
 #include <sched.h>
 #include <stdio.h>
 
-#include "base/error.h"
 #include "store/changes_parts.h"
 #include "store/chunk_parts.h"
 

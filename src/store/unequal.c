@@ -1,6 +1,5 @@
 #include "store/unequal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"

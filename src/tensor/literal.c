@@ -1,7 +1,5 @@
 #include "tensor/literal.h"
 
-#include <string.h>
-
 enum { LITERAL_INLINE_MAX = 60, LENGTH_BYTES_1 = 60 };
 
 static size_t put_varint32(uint8_t *out, uint32_t value)

@@ -4,7 +4,6 @@
 #include "wire/cut.h"
 #include "wire/messages.h"
 #include "wire/parse.h"
-#include "wire/put.h"
 #include "wire/sample_pack.h"
 
 /* ---- SampleStreamRequest ---- */

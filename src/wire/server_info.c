@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "store/table.h"
 #include "wire/parse.h"
 #include "wire/table_info.h"
 

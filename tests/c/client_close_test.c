@@ -3,7 +3,6 @@
 
 #include "client/client.h"
 #include "client/writer.h"
-#include "store/table.h"
 
 static rv_code add_one(rv_client *client, const char *table, const rv_wait *wait, rv_error *err)
 {

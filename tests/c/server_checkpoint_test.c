@@ -1,6 +1,5 @@
 /* Checkpoints that a server saves: asked for by calls, and by itself. */
 #include <dirent.h>
-#include <inttypes.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,4 @@
 /* reverie-server: a store with the configured tables, served until a signal ends it. */
-#include <errno.h>
-#include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "wire/proto.h"
 
 /* Fields of tensorflow.StructuredValue and what it contains (docs/protocol.md). */

@@ -1,7 +1,6 @@
 /* "statistics": how often each kind of event happens, which priorities are given, and what becomes of items: how often they were
  * sampled and how old they were when they went. Everything counts since the last reset. */
 #include <float.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
