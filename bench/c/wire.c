@@ -1,9 +1,9 @@
 /* Clients of a Reverie server, each a thread with a connection of its own (they share I/O threads, as those of a Python process do), told what
  * to do by lines on standard input:
  *
- *   ADDRESS OPERATION SAMPLER TABLES ELEMENTS FIRST CLIENTS IN_FLIGHT BATCH STEP BOARD
+ *   ADDRESS OPERATION SAMPLER TABLES ELEMENTS FIRST CLIENTS IN_FLIGHT BATCH STEP BOARD SHARED_MEMORY
  *
- * as bench/wire/common.py's Job has them. Answers each line with {"ready": true} when all clients are made, and with {"done": true} or
+ * as bench/wire/job.py's Job has them. Answers each line with {"ready": true} when all clients are made, and with {"done": true} or
  * {"error": "..."} when they have stopped. */
 #include <pthread.h>
 #include <stdio.h>

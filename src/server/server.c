@@ -314,7 +314,7 @@ static void log_drain(const rv_server *server, size_t calls, int64_t waited_ns, 
          calls, (double)left_ns * 1e-9);
 }
 
-/* Waits until only `lingering` streams are left, or the time (which others may shorten) is up; logs it as calls of a client do. */
+/* Waits until only streams that linger are left, or the time (which others may shorten) is up; logs it as calls of a client do. */
 static void wait_for_streams(rv_server *server)
 {
   int64_t begun_ns = rv_monotonic_ns(&server->env), log_ns = begun_ns + first_log_ns;

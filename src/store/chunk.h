@@ -2,7 +2,7 @@
  *
  * A segment is a chunk in the making, for rows that are written in this process: rows are put at their place, then published,
  * column by column; published rows never change. An encoded chunk came over the wire or from disk and is kept as it came. Readers do
- * not care which they have. All functions may be called from any thread; rv_chunk_put/publish by one writer at a time. */
+ * not care which they have. All functions may be called from any thread; rv_segment_put and rv_segment_publish by one writer at a time. */
 #ifndef RV_STORE_CHUNK_H
 #define RV_STORE_CHUNK_H
 

@@ -1,4 +1,4 @@
-/* Chunks that lie elsewhere than in memory (persist/spill.h): which ones may, and how they get there.
+/* Chunks that lie elsewhere than in memory (persist/spill.c): which ones may, and how they get there.
  *
  * A table that is told to keeps a list of the chunks it holds, the one that it took first at the head: that is the coldest. What moves is
  * a chunk's bytes, to where its mover has written them; its books stay, and its readers see no difference. A chunk moves under the lock
