@@ -271,15 +271,6 @@ static void a_stream_with_an_item_that_waits_for_its_limiter_is_read_on_when_mem
   stream_free(call);
 }
 
-static int64_t size_of(const char *table)
-{
-  rv_table_info info = {.size = sizeof info};
-  assert_int_equal(rv_table_get_info(rig_find(&rig, table), &info, NULL), RV_OK);
-  int64_t size = info.current_size;
-  rv_table_info_fini(&info);
-  return size;
-}
-
 /* What is freed elsewhere tells nobody. */
 static void an_item_that_waits_for_its_limiter_and_then_for_memory_goes_in_also_when_its_client_has_gone(void **state)
 {
@@ -315,7 +306,7 @@ static void an_item_that_waits_for_its_limiter_and_then_for_memory_goes_in_also_
     rv_env env;
     rv_env_fill(&env, NULL);
     int64_t give_up = rv_monotonic_ns(&env) + INT64_C(30000000000);
-    while (size_of("shut") == 0)
+    while (rig_size(&rig, "shut") == 0)
       if (rv_monotonic_ns(&env) > give_up) fail_msg("it still waits");
     sample_all("shut", 1);
   }
