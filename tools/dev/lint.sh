@@ -14,6 +14,6 @@ echo "clang-format"
 git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
 echo "ruff, mypy"
 .venv/bin/ruff check python tests bench examples tools
-.venv/bin/ruff format --check python tests bench examples
+.venv/bin/ruff format --check python tests bench examples tools
 .venv/bin/mypy --config-file pyproject.toml python/reverie
 .venv/bin/mypy --config-file pyproject.toml -p tests.torture

@@ -82,7 +82,12 @@ def describe(thing, root):
         inner = {name: describe(each, root) for name, each in inspect.getmembers(thing, is_message)}
         return {"kind": "message", "fields": sorted(fields(thing)), "members": inner}
     if isinstance(thing, type):
-        return {"kind": "class", "parameters": parameters(thing, False), "members": members(thing, root), "home": thing.__module__}
+        return {
+            "kind": "class",
+            "parameters": parameters(thing, False),
+            "members": members(thing, root),
+            "home": thing.__module__,
+        }
     if isinstance(thing, functools.partial):
         return {"kind": "partial", "parameters": parameters(thing, False)}
     if callable(thing) and not isinstance(thing, typing.NewType) and type(thing).__module__ != "typing":
@@ -116,7 +121,9 @@ def members(owner, root):
 
 def describe_message_methods(message):
     names = {name for name in dir(message) if not name.startswith("_")}
-    own = {text.split(" ")[0] for text in fields(message)} | {f"{text.split(' ')[0].upper()}_FIELD_NUMBER" for text in fields(message)}
+    own = {text.split(" ")[0] for text in fields(message)} | {
+        f"{text.split(' ')[0].upper()}_FIELD_NUMBER" for text in fields(message)
+    }
     inner = {name for name, _ in inspect.getmembers(message, is_message)}
     return {name: {"kind": "method", "parameters": None} for name in names - own - inner}
 
@@ -238,7 +245,9 @@ def judged(found, reasons):
             out.append((name, {"more": "same, with additions"}.get(state, state), note))
             if state in ("missing", "differs"):
                 faults.append(f"{name}: {state}{': ' + note if note else ''}")
-    faults += [f"tools/dev/names_on_purpose.py: nothing needs the reason for {each} any more" for each in reasons if each not in used]
+    faults += [
+        f"tools/dev/names_on_purpose.py: nothing needs the reason for {each} any more" for each in reasons if each not in used
+    ]
     return out, faults
 
 

@@ -2,7 +2,9 @@
 
 _MADE_BY = "made by `Client.{}`, whose signature is the same; its constructor takes what this package has inside"
 _NATIVE = "of the compiled layer, whose constructors are no users' business; use `reverb.{}`"
-_CHUNKER = "of the compiled layer; `Client.trajectory_writer(chunk_length=...)` and `TrajectoryWriter.configure` say how columns are cut"
+_CHUNKER = (
+    "of the compiled layer; `Client.trajectory_writer(chunk_length=...)` and `TrajectoryWriter.configure` say how columns are cut"
+)
 _COMPILED = "a compiled file of the wheel's own"
 _PROTO3 = "Reverb's messages have no extensions"
 _HEAPS = "a function of `min_heap`: the heaps are the classes `MinHeap` and `MaxHeap` here, which `isinstance` takes"
