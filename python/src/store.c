@@ -356,11 +356,13 @@ static PyMethodDef store_methods[] = {
     {"close", store_close, METH_NOARGS, "close($self, /)\n--\n\nEnds all waits and refuses new work."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot store_slots[] = {{Py_tp_doc, "Store(tables, gather_threads=0, ...)\n--\n\nTables in this process's memory."},
-                                    {Py_tp_new, CORE_SLOT(store_tp_new)},
-                                    {Py_tp_dealloc, CORE_SLOT(store_dealloc)},
-                                    {Py_tp_methods, store_methods},
-                                    {0, NULL}};
+static PyType_Slot store_slots[] = {
+    {Py_tp_doc, "Store(tables, gather_threads=0, checkpointer=None, journal=None, memory_limit=0, spill=None, spill_bytes=0, "
+                "seed=None)\n--\n\nTables in this process's memory."},
+    {Py_tp_new, CORE_SLOT(store_tp_new)},
+    {Py_tp_dealloc, CORE_SLOT(store_dealloc)},
+    {Py_tp_methods, store_methods},
+    {0, NULL}};
 
 PyType_Spec store_spec = {
     .name = "reverie._core.Store",
