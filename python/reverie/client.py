@@ -137,8 +137,9 @@ class Client(_core.Client):
 
         Calls of other threads that wait end with `CancelledError` within 0.2 s, and every later call of the client, and of the writers,
         samplers and iterators made of it, fails with `FailedPreconditionError`. What its writers have not had confirmed is given up,
-        as by their own `close`, which says how much that is: flush them first, or leave their ``with`` blocks, which does. Of a server in
-        this process, which it no longer holds, items that wait to be inserted go when their writer does.
+        as by their own `close`, which says how much that is: flush them first, or leave their ``with`` blocks, which does. To flush or
+        close one of which everything was confirmed, and to leave its block, is no error afterwards either. Of a server in this process,
+        which it no longer holds, items that wait to be inserted go when their writer does.
 
         A client that is dropped is closed once nothing made of it is left.
         """

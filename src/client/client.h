@@ -82,8 +82,8 @@ rv_code rv_client_check_name(const char *table, rv_error *err);
  * Connects to nothing yet. Remote clients only. */
 rv_code rv_client_connect(rv_client *client, rv_error *err);
 /* For those who cannot free it yet: its connections end now, calls that wait end with RV_CANCELLED within half a second (100 ms where they
- * ask whether they are interrupted), and later ones fail. Writers keep what they have not had confirmed, and tell of it when they are closed. Any thread, but
- * not a loop's; calling it again does nothing. */
+ * ask whether they are interrupted), and later ones fail. Writers keep what they have not had confirmed, and tell of it when they are closed; to flush, settle or close one of
+ * which everything was confirmed is no failure. Any thread, but not a loop's; calling it again does nothing. */
 void rv_client_close(rv_client *client);
 /* The caller's patience, which ends when the client is closed. As rv_patience_begin. */
 void rv_client_begin_patience(rv_client *client, rv_patience *patience, const rv_wait *wait,

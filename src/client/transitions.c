@@ -224,11 +224,16 @@ rv_kind rv_given_kind(const rv_transitions *transitions, const rv_tensor *column
 
 /* ---- what is given ---- */
 
+static rv_code check_not_closed(const rv_transitions *transitions, rv_error *err)
+{
+  if (!transitions->closed) return RV_OK;
+  return rv_fail(err, RV_FAILED_PRECONDITION, "close has been called on this transitions writer; make a new one");
+}
+
 static rv_code check_open(const rv_transitions *transitions, rv_error *err)
 {
-  if (transitions->closed)
-    return rv_fail(err, RV_FAILED_PRECONDITION, "close has been called on this transitions writer; make a new one");
-  return rv_client_check(transitions->client, err);
+  rv_code code = check_not_closed(transitions, err);
+  return code == RV_OK ? rv_client_check(transitions->client, err) : code;
 }
 
 /* [num_envs, ...row] of something that can be stored. */
@@ -410,15 +415,22 @@ rv_code rv_transitions_add(rv_transitions *transitions, const rv_tensor *columns
   return rv_transitions_add_where(transitions, columns, num_columns, priorities, NULL, added, wait, err);
 }
 
+/* In process there is nothing to wait for, for which the client would be needed. */
+static rv_code check_to_wait(const rv_transitions *transitions, rv_error *err)
+{
+  rv_code code = check_not_closed(transitions, err);
+  return code == RV_OK && !rv_client_is_here(transitions->client) ? rv_client_fail_gone(transitions->client, err) : code;
+}
+
 rv_code rv_transitions_flush(rv_transitions *transitions, const rv_wait *wait, rv_error *err)
 {
-  rv_code code = check_open(transitions, err);
+  rv_code code = check_to_wait(transitions, err);
   return code == RV_OK && transitions->remote != NULL ? rv_remote_transitions_flush(transitions, wait, err) : code;
 }
 
 rv_code rv_transitions_settle(rv_transitions *transitions, const rv_wait *wait, rv_error *err)
 {
-  rv_code code = check_open(transitions, err);
+  rv_code code = check_to_wait(transitions, err);
   return code == RV_OK && transitions->remote != NULL ? rv_remote_transitions_settle(transitions, wait, err) : code;
 }
 

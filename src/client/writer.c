@@ -287,9 +287,16 @@ static rv_code send_and_wait(rv_writer *writer, uint32_t keep_in_flight, waits_u
   return code;
 }
 
+/* Who has nothing to wait for does not need the client, which may have been closed before the writer was. */
+static rv_code check_to_wait(const rv_writer *writer, rv_error *err)
+{
+  const bool all_landed = atomic_load_explicit(&writer->num_flights, memory_order_acquire) == 0;
+  return all_landed && can_be_closed(writer) ? RV_OK : rv_writer_check(writer, err);
+}
+
 rv_code rv_writer_flush(rv_writer *writer, uint32_t keep_in_flight, const rv_wait *wait, rv_error *err)
 {
-  rv_code code = rv_writer_check(writer, err);
+  rv_code code = check_to_wait(writer, err);
   if (code == RV_OK) code = rv_writer_failure(writer, true, err);
   if (code == RV_OK) code = send_and_wait(writer, keep_in_flight, UNTIL_FAILURE, wait, err);
   return code == RV_OK ? rv_writer_failure(writer, true, err) : code;
@@ -297,13 +304,13 @@ rv_code rv_writer_flush(rv_writer *writer, uint32_t keep_in_flight, const rv_wai
 
 rv_code rv_writer_settle(rv_writer *writer, const rv_wait *wait, rv_error *err)
 {
-  rv_code code = rv_writer_check(writer, err);
+  rv_code code = check_to_wait(writer, err);
   return code == RV_OK ? send_and_wait(writer, 0, UNTIL_LANDED, wait, err) : code;
 }
 
 rv_code rv_writer_settle_or_fail(rv_writer *writer, const rv_wait *wait, rv_error *err)
 {
-  rv_code code = rv_writer_check(writer, err);
+  rv_code code = check_to_wait(writer, err);
   return code == RV_OK ? send_and_wait(writer, 0, UNTIL_FAILURE, wait, err) : code;
 }
 
@@ -333,7 +340,8 @@ rv_code rv_writer_wait_ready(rv_writer *writer, const rv_wait *wait, rv_error *e
 
 rv_code rv_writer_end_episode(rv_writer *writer, bool clear_buffers, const rv_wait *wait, rv_error *err)
 {
-  rv_code code = rv_writer_flush(writer, 0, wait, err);
+  rv_code code = rv_writer_check(writer, err);
+  if (code == RV_OK) code = rv_writer_flush(writer, 0, wait, err);
   if (code != RV_OK) return code;
   rv_writer_complete_all(writer); /* a chunk belongs to one episode */
   writer->step_open = false;

@@ -97,6 +97,19 @@ TEST(a_writer_that_waits_is_cancelled_and_gives_up_what_it_has)
   rv_writer_free(writer);
 }
 
+TEST(a_writer_of_which_everything_was_confirmed_ends_after_it)
+{
+  rv_error err;
+  rv_writer *writer = writer_of_one_item(f, "replay");
+  assert_ok(rv_writer_flush(writer, 0, NULL, &err));
+  rv_client_close(f->client);
+  assert_ok(rv_writer_flush(writer, 0, NULL, &err));
+  assert_ok(rv_writer_settle(writer, NULL, &err));
+  assert_code(rv_writer_end_episode(writer, true, NULL, &err), RV_FAILED_PRECONDITION);
+  assert_says("was closed; make a new one");
+  rv_writer_free(writer);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -104,6 +117,7 @@ int main(void)
       EVERY_WAY(one_that_was_never_used_closes),
       EVERY_WAY(a_call_that_waits_is_cancelled),
       EVERY_WAY(a_writer_that_waits_is_cancelled_and_gives_up_what_it_has),
+      EVERY_WAY(a_writer_of_which_everything_was_confirmed_ends_after_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

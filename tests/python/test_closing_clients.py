@@ -152,6 +152,65 @@ def test_what_was_confirmed_before_is_there_and_nothing_is_told(team, caplog):
     assert caplog.text == ""
 
 
+def filled(client: reverie.Client, kind: str) -> Any:
+    """A writer of this kind with a step of which there is an item, if it makes those itself."""
+    if kind == "transitions":
+        writer: Any = client.transitions("t", 1)
+        writer.add({"x": np.zeros(1, np.float32)})
+        return writer
+    if kind == "trajectory":
+        return trajectory(client, "t")
+    writer = client.writer(1) if kind == "writer" else client.structured_writer([CONFIG])
+    writer.append(ROW)
+    if kind == "writer":
+        writer.create_item("t", 1, 1.0)
+    return writer
+
+
+KINDS: dict[str, Callable[[reverie.Client], Any]] = {
+    "writer": lambda client: client.writer(1),
+    "trajectory": lambda client: client.trajectory_writer(1),
+    "structured": lambda client: client.structured_writer([CONFIG]),
+    "transitions": lambda client: client.transitions("t", 1),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_writer_that_has_nothing_unconfirmed_ends_after_its_client_in_silence(team, caplog, kind):
+    client, other = team(2)
+    unused, closed, left = KINDS[kind](client), filled(client, kind), filled(client, kind)
+    for writer in (closed, left):
+        writer.flush()
+        writer.flush()  # which waits for what the first one of a Writer has sent
+    client.close()
+    for writer in (unused, left):
+        writer.__exit__(None, None, None)
+    closed.close()
+    assert other.server_info()["t"].current_size == 2
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("ends", ["block", "close"])
+def test_a_writer_whose_items_went_with_its_client_raises_that(team, ends):
+    client, other = team(2, *tables())
+    other.add("full", ROW)
+    writer = client.writer(1)
+    writer.append(ROW)
+    writer.create_item("full", 1, 1.0)
+    client.close()
+    with pytest.raises(FailedPreconditionError, match=CLOSED):
+        writer.close() if ends == "close" else writer.__exit__(None, None, None)
+
+
+def test_a_block_whose_items_went_with_its_client_raises_that(team):
+    client, other = team(2, *tables())
+    other.add("full", ROW)
+    writer = trajectory(client, "full")
+    client.close()
+    with pytest.raises(FailedPreconditionError, match=CLOSED):
+        writer.__exit__(None, None, None)
+
+
 def test_samplers_and_iterators_say_that_it_was_closed(connect):
     client = connect()
     client.add_batch("t", {"x": np.zeros(10, np.float32)})
