@@ -1,7 +1,8 @@
 #include "place.h"
 #include "types.h"
 
-structure_object *structure_new(core_state *state, PyObject *nest)
+/* Not tracked yet: what gives it a tree asks containers, which may look at whatever is tracked. */
+static structure_object *untracked(core_state *state)
 {
   structure_object *self = PyObject_GC_New(structure_object, state->structure_type);
   if (self == NULL) return NULL;
@@ -10,13 +11,34 @@ structure_object *structure_new(core_state *state, PyObject *nest)
   self->root = NULL;
   self->names = NULL;
   self->naming = 0;
-  self->root = tree_new(state, nest, &self->num_leaves); /* asks the nest's containers, which may look at whatever is tracked */
-  if (self->root == NULL) {
-    Py_DECREF((PyObject *)self);
-    return NULL;
-  }
-  PyObject_GC_Track(self);
   return self;
+}
+
+static structure_object *made(structure_object *owned_self, bool ok)
+{
+  if (ok) {
+    PyObject_GC_Track(owned_self);
+    return owned_self;
+  }
+  Py_DECREF((PyObject *)owned_self);
+  return NULL;
+}
+
+structure_object *structure_new(core_state *state, PyObject *nest)
+{
+  structure_object *self = untracked(state);
+  if (self == NULL) return NULL;
+  self->root = tree_new(state, nest, &self->num_leaves);
+  return made(self, self->root != NULL);
+}
+
+structure_object *structure_grown(const structure_object *before, PyObject *nest)
+{
+  structure_object *self = untracked(before->state);
+  if (self == NULL) return NULL;
+  self->root = tree_copy(before->root);
+  self->num_leaves = before->num_leaves;
+  return made(self, self->root != NULL && tree_grow(self->state, self->root, nest, &self->num_leaves) == 0);
 }
 
 static void free_names(char **names, size_t n)

@@ -5,10 +5,10 @@
 typedef struct writer_object {
   PyObject_HEAD
   core_state *state;
-  stream_object *stream; /* NULL: not initialised */
-  tree *root;            /* of all steps so far; NULL: none yet */
-  size_t num_columns;
-  bool begun;             /* a step is in: until then no column is there */
+  stream_object *stream;  /* NULL: not initialised */
+  structure_object *nest; /* of all steps so far, replaced by one that has more; NULL: no step is in */
+  unsigned keep, chunk_length;
+  size_t configured_end;  /* past the last column that was configured as it came, maybe in a step that was refused */
   PyObject *configs;      /* dict: path -> (num_keep_alive_refs, chunk_length), also for columns that may come */
   PyObject *history;      /* tuple: its columns; NULL: to be made */
   PyObject *flat;         /* a plain dict of them, where that is their nest; NULL: to be made, or another nest */
@@ -31,9 +31,9 @@ static PyObject *writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
   }
   self->state = state;
   self->stream = NULL;
-  self->root = NULL;
-  self->num_columns = 0;
-  self->begun = false;
+  self->nest = NULL;
+  self->keep = self->chunk_length = 0;
+  self->configured_end = 0;
   self->history = NULL;
   self->flat = NULL;
   self->item = NULL;
@@ -66,7 +66,10 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *kwargs)
       .max_in_flight_bytes = bytes < 0 ? 0 : (size_t)bytes,
       .no_validation = !validate,
   };
-  return stream_give(&self->stream, stream_new(self->state, (client_object *)client, &config));
+  if (stream_give(&self->stream, stream_new(self->state, (client_object *)client, &config)) < 0) return -1;
+  self->keep = keep;
+  self->chunk_length = chunk_length;
+  return 0;
 }
 
 static int writer_traverse(PyObject *object, visitproc visit, void *arg)
@@ -79,7 +82,8 @@ static int writer_traverse(PyObject *object, visitproc visit, void *arg)
   Py_VISIT(self->flat);
   Py_VISIT((PyObject *)self->item);
   Py_VISIT(self->item_table);
-  return tree_traverse(self->root, visit, arg);
+  Py_VISIT((PyObject *)self->nest);
+  return 0;
 }
 
 static void writer_dealloc(PyObject *object)
@@ -93,7 +97,7 @@ static void writer_dealloc(PyObject *object)
   Py_XDECREF((PyObject *)self->item);
   Py_XDECREF(self->item_table);
   Py_XDECREF(self->configs);
-  tree_free(self->root);
+  Py_XDECREF((PyObject *)self->nest);
   freefunc release = (freefunc)(uintptr_t)PyType_GetSlot(type, Py_tp_free);
   release(object);
   Py_DECREF((PyObject *)type);
@@ -119,14 +123,19 @@ static int writer_enter_to_read(writer_object *self)
 
 /* ---- growing ---- */
 
-static int configure_column(writer_object *self, uint32_t column, PyObject *config)
+static int configure_column(writer_object *self, uint32_t column, unsigned keep, unsigned chunk_length)
 {
-  unsigned keep, chunk_length;
-  if (!PyArg_ParseTuple(config, "II", &keep, &chunk_length)) return -1;
   rv_error err;
   if (rv_writer_configure_column(self->stream->writer, column, keep, chunk_length, &err) == RV_OK) return 0;
   core_raise(self->state, &err);
   return -1;
+}
+
+static int configure_column_by(writer_object *self, uint32_t column, PyObject *config)
+{
+  unsigned keep, chunk_length;
+  if (!PyArg_ParseTuple(config, "II", &keep, &chunk_length)) return -1;
+  return configure_column(self, column, keep, chunk_length);
 }
 
 static int introduce_column(writer_object *self, uint32_t column, PyObject *path)
@@ -142,58 +151,30 @@ static int introduce_column(writer_object *self, uint32_t column, PyObject *path
   Py_XDECREF(text);
   if (!ok) return -1;
   PyObject *config = PyDict_GetItemWithError(self->configs, path);
-  if (config != NULL) return configure_column(self, column, config);
-  return PyErr_Occurred() ? -1 : 0;
+  if (config == NULL && PyErr_Occurred()) return -1;
+  if (config == NULL) /* what another one of this number was configured to, whose step was refused, is not for this one */
+    return column < self->configured_end ? configure_column(self, column, self->keep, self->chunk_length) : 0;
+  if (column >= self->configured_end) self->configured_end = column + 1;
+  return configure_column_by(self, column, config);
 }
 
-/* The columns from `first` on. Where an exception is set, as `bad` says, it stays, but for one that says more. */
-static int introduce(writer_object *self, size_t first, int bad)
+/* What the nest has more than the steps before it. */
+static int introduce(writer_object *self, const structure_object *nest)
 {
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyObject *paths = tree_paths(self->root, self->num_columns);
-  for (size_t i = first; paths != NULL && i < self->num_columns; i++) {
-    if (introduce_column(self, (uint32_t)i, PyList_GetItem(paths, (Py_ssize_t)i)) < 0) Py_CLEAR(paths);
-  }
-  if (paths == NULL || bad == 0) { /* a failure here says more than one before */
-    bad = paths == NULL ? -1 : 0;
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-  } else {
-    PyErr_Restore(type, value, traceback);
-  }
+  const size_t first = self->nest == NULL ? 0 : self->nest->num_leaves;
+  PyObject *paths = tree_paths(nest->root, nest->num_leaves);
+  int bad = paths == NULL ? -1 : 0;
+  for (size_t i = first; bad == 0 && i < nest->num_leaves; i++)
+    bad = introduce_column(self, (uint32_t)i, PyList_GetItem(paths, (Py_ssize_t)i));
   Py_XDECREF(paths);
   return bad;
-}
-
-static int grow(writer_object *self, PyObject *data)
-{
-  if (self->root == NULL) {
-    self->root = tree_new(self->state, data, &self->num_columns);
-    return self->root == NULL ? -1 : 0;
-  }
-  size_t before = self->num_columns;
-  int bad = tree_grow(self->state, self->root, data, &self->num_columns);
-  if (!self->begun || self->num_columns == before) return bad;
-  Py_CLEAR(self->history);
-  Py_CLEAR(self->flat);
-  return introduce(self, before, bad);
-}
-
-/* The first step was refused: the next may be another nest. */
-static void forget_columns(writer_object *self)
-{
-  tree *root = self->root;
-  self->root = NULL; /* first: the collector may come and look */
-  self->num_columns = 0;
-  tree_free(root);
 }
 
 /* ---- append ---- */
 
 typedef struct step {
   writer_object *writer;
+  structure_object *nest; /* of all steps so far and this one: the writer's once it is in */
   scratch s;
   rv_cell *cells;
   size_t n, room;
@@ -205,7 +186,7 @@ static int add_cell(void *context, size_t leaf, PyObject *value)
   step *into = context;
   writer_object *self = into->writer;
   if (into->n == into->room) {
-    size_t room = self->num_columns;
+    size_t room = into->nest->num_leaves;
     rv_cell *cells = scratch_alloc(&into->s, room, sizeof *cells);
     if (cells == NULL) return -1;
     into->cells = cells;
@@ -216,7 +197,7 @@ static int add_cell(void *context, size_t leaf, PyObject *value)
   cell->column = (uint32_t)leaf;
   if (scratch_hold(&into->s, value) < 0) return -1;
   if (tensor_from_object(self->state, &into->s, value, RV_DTYPE_INVALID, &cell->value) < 0) {
-    tree_prefix_path(self->root, self->num_columns, leaf);
+    tree_prefix_path(into->nest->root, into->nest->num_leaves, leaf);
     return -1;
   }
   if (PyArray_Check(value)) into->bytes += (size_t)PyArray_NBYTES((PyArrayObject *)value);
@@ -226,14 +207,29 @@ static int add_cell(void *context, size_t leaf, PyObject *value)
 
 static int fill_step(writer_object *self, PyObject *data, step *into)
 {
+  into->nest = (structure_object *)Py_XNewRef((PyObject *)self->nest);
   for (int attempt = 0; attempt < 2; attempt++) {
+    structure_object *nest = into->nest;
     into->n = into->room = into->bytes = 0;
-    int found = self->root == NULL ? 0 : tree_match(self->state, self->root, data, add_cell, into);
+    int found = nest == NULL ? 0 : tree_match(self->state, nest->root, data, add_cell, into);
     if (found != 0) return found < 0 ? -1 : 0;
-    if (grow(self, data) < 0) return -1;
+    into->nest = nest == NULL ? structure_new(self->state, data) : structure_grown(nest, data);
+    Py_XDECREF((PyObject *)nest);
+    if (into->nest == NULL) return -1;
   }
   PyErr_SetString(self->state->structure_error, "the data changed while it was appended");
   return -1;
+}
+
+/* The step is in: what it brought is there. Its nest, or the one before it, is left in the step, to be let go of without the lock. */
+static void take_nest(writer_object *self, step *from)
+{
+  if (from->nest == self->nest) return;
+  structure_object *before = self->nest;
+  self->nest = from->nest;
+  from->nest = before;
+  Py_CLEAR(self->history);
+  Py_CLEAR(self->flat);
 }
 
 static const char *const append_names[] = {"data", "partial_step"};
@@ -253,11 +249,11 @@ static PyObject *writer_append(PyObject *object, PyObject *const *args, Py_ssize
   step into = {.writer = self};
   scratch_init(&into.s);
   bool ok = fill_step(self, given[0], &into) == 0;
-  if (ok && !self->begun) ok = introduce(self, 0, 0) == 0;
+  if (ok && into.nest != self->nest) ok = introduce(self, into.nest) == 0;
   ok = ok && stream_append(self->stream, into.cells, into.n, into.bytes, partial != 0) == 0;
-  if (ok) self->begun = true;
-  if (!self->begun) forget_columns(self);
+  if (ok) take_nest(self, &into);
   stream_leave(self->stream);
+  Py_XDECREF((PyObject *)into.nest);
   scratch_fini(&into.s);
   if (!ok) return NULL;
   Py_RETURN_NONE;
@@ -391,11 +387,11 @@ static PyObject *writer_end_episode(PyObject *object, PyObject *args)
 
 static PyObject *configure_known(writer_object *self, PyObject *path, PyObject *config)
 {
-  PyObject *paths = self->root == NULL ? PyList_New(0) : tree_paths(self->root, self->num_columns);
+  PyObject *paths = self->nest == NULL ? PyList_New(0) : tree_paths(self->nest->root, self->nest->num_leaves);
   int bad = paths == NULL ? -1 : 0;
   for (Py_ssize_t i = 0; bad == 0 && i < PyList_Size(paths); i++) {
     int same = PyObject_RichCompareBool(PyList_GetItem(paths, i), path, Py_EQ);
-    if (same != 0) bad = same < 0 ? -1 : configure_column(self, (uint32_t)i, config);
+    if (same != 0) bad = same < 0 ? -1 : configure_column_by(self, (uint32_t)i, config);
     if (same != 0) break;
   }
   Py_XDECREF(paths);
@@ -448,9 +444,9 @@ static PyObject *writer_discard(PyObject *object, PyObject *none)
 
 /* ---- attributes ---- */
 
-static PyObject *make_columns(writer_object *self)
+static PyObject *make_columns(writer_object *self, const structure_object *nest)
 {
-  PyObject *paths = tree_paths(self->root, self->num_columns);
+  PyObject *paths = tree_paths(nest->root, nest->num_leaves);
   Py_ssize_t n = paths == NULL ? 0 : PyList_Size(paths);
   PyObject *columns = paths == NULL ? NULL : PyTuple_New(n);
   for (Py_ssize_t i = 0; columns != NULL && i < n; i++) {
@@ -462,13 +458,13 @@ static PyObject *make_columns(writer_object *self)
 }
 
 /* A nest of its own for each caller, who may change it. */
-static PyObject *nest_of_columns(const writer_object *self, PyObject *columns)
+static PyObject *nest_of_columns(const structure_object *nest, PyObject *columns)
 {
   size_t n = (size_t)PyTuple_Size(columns);
   PyObject **leaves = PyMem_Malloc((n + 1) * sizeof *leaves);
   if (leaves == NULL) return PyErr_NoMemory();
   for (size_t i = 0; i < n; i++) leaves[i] = PyTuple_GetItem(columns, (Py_ssize_t)i);
-  PyObject *out = tree_unflatten(self->root, leaves, n);
+  PyObject *out = tree_unflatten(nest->root, leaves, n);
   PyMem_Free(leaves);
   return out;
 }
@@ -481,21 +477,19 @@ static bool is_flat(const tree *root)
 }
 
 /* What is made may let others run (the collector does), who read the history as well, or append a step with a new column: then it is not kept. */
-static PyObject *columns_of_history(writer_object *self)
+static PyObject *columns_of_history(writer_object *self, const structure_object *nest)
 {
-  if (self->history != NULL) return Py_NewRef(self->history);
-  const size_t num_columns = self->num_columns;
-  PyObject *columns = make_columns(self);
-  if (columns != NULL && self->history == NULL && self->num_columns == num_columns) self->history = Py_NewRef(columns);
+  if (self->history != NULL && self->nest == nest) return Py_NewRef(self->history);
+  PyObject *columns = make_columns(self, nest);
+  if (columns != NULL && self->history == NULL && self->nest == nest) self->history = Py_NewRef(columns);
   return columns;
 }
 
-static bool keep_flat(writer_object *self, PyObject *nest)
+static bool keep_flat(writer_object *self, const structure_object *nest, PyObject *history)
 {
-  const size_t num_columns = self->num_columns;
-  PyObject *copy = PyDict_Copy(nest);
+  PyObject *copy = PyDict_Copy(history);
   if (copy == NULL) return false;
-  if (self->flat == NULL && self->num_columns == num_columns)
+  if (self->flat == NULL && self->nest == nest)
     self->flat = copy;
   else
     Py_DECREF(copy);
@@ -506,18 +500,19 @@ static PyObject *writer_history(PyObject *object, void *closure)
 {
   (void)closure;
   writer_object *self = (writer_object *)object;
-  if (!self->begun || self->num_columns == 0) {
+  if (self->nest == NULL || self->nest->num_leaves == 0) {
     return PyErr_Format(self->state->errors[RV_FAILED_PRECONDITION], "the history has no columns yet: append a step first");
   }
   if (self->flat != NULL) return PyDict_Copy(self->flat); /* four times as quick as a new nest */
   for (int attempt = 0; attempt < 2; attempt++) {
-    PyObject *columns = columns_of_history(self);
-    if (columns == NULL) return NULL;
-    PyObject *out = nest_of_columns(self, columns);
-    bool whole = (size_t)PyTuple_Size(columns) == self->num_columns; /* a container of the user's may let another thread append */
-    Py_DECREF(columns);
-    bool keep = out != NULL && whole && is_flat(self->root) && self->flat == NULL;
-    if (keep && !keep_flat(self, out)) Py_CLEAR(out);
+    structure_object *nest = self->nest; /* a container of the user's may let another thread append, which replaces it */
+    Py_INCREF((PyObject *)nest);
+    PyObject *columns = columns_of_history(self, nest);
+    PyObject *out = columns == NULL ? NULL : nest_of_columns(nest, columns);
+    Py_XDECREF(columns);
+    bool whole = self->nest == nest;
+    if (out != NULL && whole && is_flat(nest->root) && !keep_flat(self, nest, out)) Py_CLEAR(out);
+    Py_DECREF((PyObject *)nest);
     if (out == NULL || whole) return out;
     Py_DECREF(out);
   }

@@ -273,6 +273,33 @@ static tree *build(core_state *state, PyObject *nest, size_t *num_leaves, int de
   return node;
 }
 
+tree *tree_copy(const tree *node)
+{
+  tree *copy = PyMem_Calloc(1, sizeof *copy);
+  if (copy == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  copy->kind = node->kind;
+  copy->leaf = node->leaf;
+  copy->type = (PyTypeObject *)Py_XNewRef((PyObject *)node->type);
+  copy->alias = Py_XNewRef(node->alias);
+  for (size_t i = 0; i < node->n; i++) {
+    tree *child = reserve(copy, i + 1) < 0 ? NULL : tree_copy(node->child[i]);
+    if (child == NULL) {
+      tree_free(copy);
+      return NULL;
+    }
+    copy->child[i] = child;
+    if (copy->key != NULL) {
+      copy->key[i] = Py_NewRef(node->key[i]);
+      copy->order[i] = node->order[i];
+    }
+    copy->n++;
+  }
+  return copy;
+}
+
 tree *tree_new(core_state *state, PyObject *nest, size_t *num_leaves)
 {
   size_t counted = *num_leaves;
@@ -408,8 +435,7 @@ int tree_flatten(core_state *state, const tree *node, PyObject *nest, PyObject *
 static PyObject *unflatten_dict(const tree *node, PyObject *const *leaves, size_t num_leaves)
 {
   PyObject *out = PyDict_New();
-  size_t n = node->n; /* a growing tree may grow while containers of the user's are made */
-  for (size_t at = 0; out != NULL && at < n; at++) {
+  for (size_t at = 0; out != NULL && at < node->n; at++) {
     size_t i = node->order[at];
     PyObject *key = node->alias == NULL ? node->key[i] : PyList_GetItem(node->alias, (Py_ssize_t)i);
     PyObject *value = tree_unflatten(node->child[i], leaves, num_leaves);

@@ -1,6 +1,6 @@
 /* The shape of a nest, kept: which containers, which keys, where the leaves are (dm-tree's rules).
  *
- * A tree is made from a nest and then flattens every nest of the same shape without looking for it again. A growing tree (a
+ * A tree is made from a nest and then flattens every nest of the same shape without looking for it again. A copy of it (a
  * writer's history) takes new keys and longer lists as they come; its leaves keep their numbers. */
 #ifndef RV_PYTHON_TREE_H
 #define RV_PYTHON_TREE_H
@@ -32,6 +32,8 @@ typedef struct tree {
 
 /* The tree of a nest, its leaves numbered from *num_leaves on. NULL with an exception, and *num_leaves as it was. */
 tree *tree_new(core_state *state, PyObject *nest, size_t *num_leaves);
+/* The same. NULL with MemoryError. */
+tree *tree_copy(const tree *node);
 void tree_free(tree *node); /* NULL is fine */
 /* For the tp_traverse of whoever has the tree: a class or a key may refer to him. NULL is fine. */
 int tree_traverse(const tree *node, visitproc visit, void *arg);
@@ -42,7 +44,7 @@ int tree_kind_of(core_state *state, PyObject *nest);
 /* Writes new references to the nest's leaves to `leaves`, by number. 1; 0 if the nest has another shape (nothing is written
  * then that would have to be dropped); -1 with an exception. */
 int tree_flatten(core_state *state, const tree *node, PyObject *nest, PyObject **leaves);
-/* A nest of the leaves (borrowed); None for a leaf of a higher number, with which a tree grew meanwhile. NULL with an exception. */
+/* A nest of the leaves (borrowed); None for a leaf of a higher number. NULL with an exception. */
 PyObject *tree_unflatten(const tree *node, PyObject *const *leaves, size_t num_leaves);
 /* Do two trees have the same keys in the same places? Lists and tuples are alike, and so are dicts, named tuples and attrs classes whose keys
  * come in one order. -1 with an exception, a key's. */
@@ -59,8 +61,7 @@ void tree_prefix_path(const tree *node, size_t num_leaves, size_t leaf);
 typedef int (*tree_visit)(void *context, size_t leaf, PyObject *value);
 int tree_match(core_state *state, const tree *node, PyObject *nest, tree_visit visit, void *context);
 /* Adds what the nest has and the tree lacks, numbering new leaves from *num_leaves on. -1 with an exception: structure_error
- * where a leaf would become a container or the other way round. Parts that were added before the error stay, and
- * only their leaves have numbers. */
+ * where a leaf would become a container or the other way round. The tree is then only to be freed. */
 int tree_grow(core_state *state, tree *node, PyObject *nest, size_t *num_leaves);
 
 #endif

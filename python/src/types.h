@@ -22,6 +22,8 @@ typedef struct structure_object {
   uint64_t naming; /* 0: nobody has asked yet */
 } structure_object;
 structure_object *structure_new(core_state *state, PyObject *nest);
+/* The same leaves, and behind them those that the nest has more. NULL with an exception: tree_grow. */
+structure_object *structure_grown(const structure_object *before, PyObject *nest);
 /* What the library calls the leaves: their places, "obs/pixels" or "actions/0". They live as long as the structure; NULL with an
  * exception. */
 const char *const *structure_names(structure_object *self);

@@ -94,6 +94,48 @@ def test_a_later_step_that_was_refused_left_no_columns(writer):
     assert [history["a"][-1].numpy(), history["c"]["d"][-1].numpy()] == [5, 1]
 
 
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ({"a": 1, "c": 1, "d": object()}, TypeError),
+        ({"a": 1, "c": {"x": {}, "y": [1, 2]}, "b": np.zeros(3, np.float32)}, ValueError),
+        ({"a": "text", "c": 1}, ValueError),
+        ({"a": 1, "c": 1, "d": {1: 1, "x": 2}}, TypeError),
+        ({"a": 1, "c": {}, "d": [{}], "b": object()}, TypeError),
+    ],
+    ids=("the new one", "another's shape", "another's dtype", "no nest", "empty containers"),
+)
+def test_columns_that_come_in_a_step_that_is_refused_are_not_in_the_history(writer, step, error):
+    for _ in range(2):
+        with pytest.raises(error):
+            writer.append(step)
+        assert list(writer.history) == ["a", "b"]
+    writer.append({"a": 5, "c": [7]})
+    history = writer.history
+    assert list(history) == ["a", "b", "c"]
+    assert [history["a"][-1].numpy(), history["c"][0][-1].numpy()] == [5, 7]
+    assert history["c"][0].path() == ("c", 0)
+    with pytest.raises(ValueError, match=r"^history of \('c', 0\): .* row 4 was not set in its step"):
+        history["c"][0][4]
+    with pytest.raises(ValueError, match=r"\('c', 0\)"):
+        writer.append({"c": ["text"]})
+
+
+def test_a_column_is_not_kept_as_one_was_to_be_whose_step_was_refused(client):
+    writer = client.trajectory_writer(3)
+    writer.configure(("b",), num_keep_alive_refs=1, max_chunk_length=1)
+    writer.append({"a": 0})
+    with pytest.raises(ValueError, match=r"\('a',\)"):
+        writer.append({"a": "text", "b": 1})
+    for value in range(3):
+        writer.append({"a": 0, "c": value})
+    assert writer.history["c"][-3:].numpy().tolist() == [0, 1, 2]
+    for value in range(2):
+        writer.append({"a": 0, "b": value})
+    with pytest.raises(ValueError, match="only the last 1"):
+        writer.history["b"][-2:]
+
+
 def test_history_can_be_asked_for_within_the_first_append(client):
     writer = client.trajectory_writer(1)
 
