@@ -27,6 +27,15 @@ int gathering_init(gathering *g, client_object *client, scratch *s, size_t n, si
   return 0;
 }
 
+/* Is the array of the dtype that the column is shown as? That of quantized integers is the one that they are stored as. */
+static bool has_dtype_of(const core_state *state, PyArrayObject *array, rv_dtype dtype)
+{
+  const PyArray_Descr *shown = state->descr[dtype & (CORE_DTYPES - 1)];
+  const rv_dtype has = dtype_of_array(state, array);
+  if (has == RV_STRING) return dtype == RV_STRING && PyArray_TYPE(array) == NPY_OBJECT;
+  return has != RV_DTYPE_INVALID && shown != NULL && state->descr[has] == shown;
+}
+
 static uint32_t batch_shape(const gathering *g, size_t i, int64_t *shape)
 {
   const rv_sample_column *column = &g->columns[i];
@@ -70,7 +79,7 @@ static PyObject *made_array(gathering *g, size_t i)
   if (made == NULL) return NULL;
   PyArrayObject *array = (PyArrayObject *)made;
   bool fits =
-      PyArray_Check(made) && PyArray_ISCARRAY(array) && dtype_of_array(state, array) == dtype && PyArray_NDIM(array) == (int)rank;
+      PyArray_Check(made) && PyArray_ISCARRAY(array) && has_dtype_of(state, array, dtype) && PyArray_NDIM(array) == (int)rank;
   for (uint32_t d = 0; fits && d < rank; d++) fits = PyArray_DIM(array, (int)d) == shape[d];
   if (fits) return made;
   PyErr_Format(
@@ -102,11 +111,10 @@ static PyObject *given_array(gathering *g, size_t i)
   core_state *state = g->client->state;
   PyArrayObject *array = (PyArrayObject *)g->given->arrays[i];
   rv_dtype dtype = g->columns[i].dtype;
-  if (dtype_of_array(state, array) != dtype || (dtype == RV_STRING && PyArray_TYPE(array) != NPY_OBJECT)) {
-    const char *should = dtype == RV_STRING ? "object" : rv_dtype_name(dtype);
-    PyObject *has = (PyObject *)PyArray_DESCR(array);
-    Py_INCREF(has);
-    return refuse_array(g, i, "dtype", has, PyUnicode_FromString(should));
+  if (!has_dtype_of(state, array, dtype)) {
+    PyObject *should = (PyObject *)state->descr[dtype & (CORE_DTYPES - 1)];
+    if (should == NULL) return PyErr_Format(PyExc_TypeError, "dtype %s has no NumPy equivalent", rv_dtype_name(dtype));
+    return refuse_array(g, i, "dtype", Py_NewRef((PyObject *)PyArray_DESCR(array)), Py_NewRef(should));
   }
   bool fits = PyArray_NDIM(array) == (int)rank && PyArray_DIM(array, 0) >= shape[0];
   for (uint32_t d = 1; fits && d < rank; d++) fits = PyArray_DIM(array, (int)d) == shape[d];

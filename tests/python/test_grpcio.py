@@ -5,7 +5,9 @@ import struct
 import threading
 
 import grpc
+import numpy as np
 import pytest
+import reverie
 import server_program
 
 
@@ -216,6 +218,28 @@ def test_reveries_own_methods(stubs, channel):
         (i.max_size, 3) for i in info.table_info if i.name == "t"
     ]
     stub.SetMemoryLimit(stubs.reverie.SetMemoryLimitRequest(bytes=1 << 30), timeout=60)
+
+
+QUANTIZED = {11: "int8", 12: "uint8", 13: "int32", 15: "int16", 16: "uint16"}
+
+
+@pytest.mark.parametrize(("number", "name"), QUANTIZED.items(), ids=QUANTIZED.values())
+def test_quantized_integers_are_sampled_into_arrays_of_what_they_are_stored_as(stubs, server, channel, number, name):
+    data = chunk(stubs, 1, [0.0])
+    tensor = data.data.tensors[0]
+    tensor.dtype = number
+    tensor.tensor_content = server_program.snappy_literal(np.array([7], name).tobytes())
+    request = stubs.service.InsertStreamRequest(chunks=[data], items=[item(stubs, 1, "t", 1)])
+    assert [list(r.keys) for r in stubs.Reverb(channel).InsertStream(iter([request]), timeout=60)] == [[1]]
+    client = reverie.Client(server.address)
+    plain = client.sample_batch("t", 2).data[0]
+    assert (plain.dtype, plain.tolist()) == (name, [[7], [7]])
+    out = np.zeros_like(plain)
+    assert client.sample_batch("t", 2, out=[out]).data[0] is out
+    assert out.tolist() == [[7], [7]]
+    assert client.sample_batch("t", 2, out=np.zeros).data[0].dtype == name
+    with pytest.raises(ValueError, match=rf"out\[0\] has dtype float32, but should have {name}, as column 0"):
+        client.sample_batch("t", 2, out=[np.zeros((2, 1), np.float32)])
 
 
 def test_health(server, channel):
