@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,10 +98,13 @@ class Identity:
             if not isinstance(key, (str, bytes)):
                 raise TypeError(f"rights must name tables, or '*' for every table, got {key!r}")
             table = _arguments.name(f"a table in the rights of identity {self.name!r}", key)
+            wrong = f"the rights on {table!r} must be some of {', '.join(_RIGHTS)}, got {given!r}"
+            if not isinstance(given, Iterable):
+                raise TypeError(wrong)
             names = [given] if isinstance(given, str) else list(given)
-            unknown = [name for name in names if name not in _RIGHTS]
+            unknown = [name for name in names if not isinstance(name, str) or name not in _RIGHTS]
             if unknown or not names:
-                raise ValueError(f"the rights on {table!r} must be some of {', '.join(_RIGHTS)}, got {given!r}")
+                raise ValueError(wrong)
             grants.append((None if table == "*" else table, sum(_RIGHTS[name] for name in set(names))))
         return self.name, self.token, self.certificate_name, grants
 

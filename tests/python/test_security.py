@@ -317,6 +317,12 @@ def test_what_makes_no_sense_is_refused():
         serve(identities=[reverie.Identity(name="x", token="short", rights={})])
     with pytest.raises(ValueError, match="read, insert, update, admin"):
         serve(identities=[reverie.Identity(name="x", token=ACTOR, rights={"t": "write"})])
+    for rights in ("write", b"read", [["read"]], []):
+        with pytest.raises(ValueError, match="the rights on 't' must be some of read, insert, update, admin, got"):
+            serve(identities=[reverie.Identity(name="x", token=ACTOR, rights={"t": rights})])
+    for rights in (5, None, True):
+        with pytest.raises(TypeError, match=f"the rights on 't' must be some of read, insert, update, admin, got {rights}"):
+            serve(identities=[reverie.Identity(name="x", token=ACTOR, rights={"t": rights})])
     with pytest.raises(TypeError, match="must name tables"):
         serve(identities=[reverie.Identity(name="x", token=ACTOR, rights={None: "admin"})])
     with pytest.raises(ValueError, match="in the clear; use TLS"):
