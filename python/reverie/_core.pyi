@@ -156,7 +156,7 @@ class Client:
         ----------
         table : str
         data : nest of arrays and scalars
-            The row; sampled, each leaf has just this shape (no time dimension). Python ints and floats take
+            The row; sampled, each leaf has just this shape (no time dimension). Python's own numbers take
             the dtype of the table's signature.
         priority : float
         timeout : float or None
@@ -176,7 +176,7 @@ class Client:
         ----------
         table : str
         data : nest of arrays [n, ...]
-            Where the table's signature has a column, what numpy.asarray takes, and Python ints and floats take its dtype.
+            Where the table's signature has a column, what numpy.asarray takes, and Python's own numbers take its dtype.
             Elsewhere a list of numbers is a column, and a list of lists or arrays is a list of columns.
         priorities : array-like of float [n], optional
             All 1.0 without it.

@@ -181,7 +181,7 @@ def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[A
                 raise ValueError(f"{path!r}: the integer {number} does not fit into {dtype}")
         return found.astype(dtype)
     # ml_dtypes' floats have kinds of their own, and so have its integers
-    if found.dtype.kind in "iuf" and bounds is None and dtype.kind not in "biuOSUT":
+    if bounds is None and ((found.dtype.kind in "iuf" and dtype.kind not in "biuOSUT") or found.dtype.kind == dtype.kind == "c"):
         with np.errstate(over="ignore"):
             made = found.astype(dtype)
         lost = found[np.isfinite(found) & ~np.isfinite(made)]
@@ -208,4 +208,4 @@ def _is_plain(value: Any) -> bool:
     """Are they Python's own numbers, which have no dtype yet?"""
     if _is_list(value):
         return all(_is_plain(each) for each in value)
-    return type(value) in (int, float)
+    return type(value) in (int, float, complex)

@@ -222,6 +222,15 @@ static int tensor_from_long(core_state *state, scratch *s, PyObject *value, rv_d
   return scalar(s, overflow == 0 ? RV_INT64 : RV_UINT64, &large, sizeof large, out);
 }
 
+static int tensor_from_complex(core_state *state, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out)
+{
+  const double parts[] = {PyComplex_RealAsDouble(value), PyComplex_ImagAsDouble(value)};
+  if (wanted != RV_COMPLEX64) return scalar(s, RV_COMPLEX128, parts, sizeof parts, out);
+  if (holds_float(wanted, parts[0]) && holds_float(wanted, parts[1])) return tensor_from_converted(state, s, value, wanted, out);
+  PyErr_Format(PyExc_ValueError, "the number %R does not fit into %s", value, rv_dtype_name(wanted));
+  return -1;
+}
+
 /* A scalar of NumPy's of a numeric type, in place: it never changes. False: the value is none. */
 static bool tensor_from_scalar(const core_state *state, PyObject *value, rv_tensor *out)
 {
@@ -269,6 +278,7 @@ static __attribute__((noinline)) int tensor_from_any(core_state *state, scratch 
     return scalar(s, RV_BOOL, &truth, 1, out);
   }
   if (PyLong_CheckExact(value)) return tensor_from_long(state, s, value, wanted, out);
+  if (PyComplex_CheckExact(value)) return tensor_from_complex(state, s, value, wanted, out);
   if (PyUnicode_Check(value) || PyBytes_Check(value)) return tensor_from_string(s, value, out);
   if (value == Py_None) {
     PyErr_SetString(PyExc_TypeError, "None cannot be stored");

@@ -7,8 +7,8 @@
 
 /* A view of the value: an array, a NumPy or Python scalar, str, bytes, or whatever NumPy makes an array of. Data is native,
  * contiguous and aligned, converted into the scratch where it is not so already; the value itself is the caller's to keep alive.
- * A Python int or float takes the dtype `wanted` if that is a numeric one, ValueError where it is larger than that holds
- * (RV_DTYPE_INVALID: int64 and float64). -1 with TypeError, which names the dtype or type that cannot be stored, ValueError, or what
+ * A Python int or float takes the dtype `wanted` if that is a numeric one, and a complex one if that is complex, ValueError where it is
+ * larger than that holds (RV_DTYPE_INVALID: int64, float64 and complex128). -1 with TypeError, which names the dtype or type that cannot be stored, ValueError, or what
  * the value raised when it was asked. */
 int tensor_from_object(core_state *state, scratch *s, PyObject *value, rv_dtype wanted, rv_tensor *out);
 

@@ -550,7 +550,8 @@ void tree_prefix_path(const tree *node, size_t num_leaves, size_t leaf)
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *paths = tree_paths(node, num_leaves);
   PyErr_Restore(type, value, traceback);
-  if (paths != NULL) core_prefix_error(PyList_GetItem(paths, (Py_ssize_t)leaf));
+  PyObject *path = paths == NULL ? NULL : PyList_GetItem(paths, (Py_ssize_t)leaf);
+  if (path != NULL && PyTuple_Size(path) > 0) core_prefix_error(path); /* what is no container has no place in it */
   Py_XDECREF(paths);
 }
 

@@ -339,3 +339,37 @@ def test_scalars_come_back_as_arrays_without_dimensions(connect):
     assert [leaf.shape for leaf in step.data] == [(), ()]
     assert step.data[1].dtype == object
     assert step.data[1].item() == b"s"
+
+
+def test_pythons_complex_numbers_take_the_signatures_dtype_in_add(connect):
+    client = connect(make_table(signature=reverie.TensorSpec([], "complex64"), max_times_sampled=1))
+    client.add("t", 1 + 2j)
+    client.add_batch("t", [3 - 4j, 5, 0.5])
+    data = client.sample_batch("t", 4).data
+    assert (data.dtype, data.tolist()) == (np.complex64, [1 + 2j, 3 - 4j, 5, 0.5])
+    for large in (complex(1e39, 0), complex(0, -1e39)):
+        for call in (lambda large=large: client.add("t", large), lambda large=large: client.add_batch("t", [1j, large])):
+            with pytest.raises(ValueError, match=r"does not fit into complex64"):
+                call()
+    client.add("t", complex("inf"))
+    assert client.server_info()["t"].current_size == 1
+
+
+def test_a_complex_number_is_no_real_one_and_complex128_without_a_signature(connect):
+    client = connect(make_table("real", signature=reverie.TensorSpec([], "float32")), make_table())
+    for call in (lambda: client.add("real", 1 + 0j), lambda: client.add_batch("real", [1 + 0j, 2])):
+        with pytest.raises(ValueError, match=r"float32\[\], got complex128"):
+            call()
+    client.add("t", {"a": 1 + 2j})
+    data = client.sample_batch("t", 1).data["a"]
+    assert (data.dtype, data.tolist()) == (np.complex128, [1 + 2j])
+
+
+@pytest.mark.parametrize(("value", "words"), [(None, "None cannot be stored"), (object(), "an object of type")])
+def test_the_error_of_data_that_is_one_leaf_names_no_place_in_it(connect, value, words):
+    client = connect()
+    for call in (client.add, client.add_batch):
+        with pytest.raises(TypeError, match=f"^{words}"):
+            call("t", value)
+    with pytest.raises(TypeError, match=f"^{words}"):
+        client.insert(value, {"t": 1.0})
