@@ -22,6 +22,11 @@ def integer(name: str, value: Any) -> int:
         raise TypeError(f"{name} must be an integer, got {value!r}") from None
 
 
+def clamped(name: str, value: Any) -> int:
+    """An int, of those beyond 64 bits the last that has them: of what is counted or waited for, one is as much as another."""
+    return max(-MAX_INT64, min(integer(name, value), MAX_INT64))
+
+
 def positive(name: str, value: Any, most: int | None = None) -> int:
     """An int from 1 to `most`."""
     number = integer(name, value)

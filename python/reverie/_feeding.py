@@ -91,14 +91,15 @@ class Stream:
         self.workers = _positive_or_default("num_workers_per_iterator", num_workers_per_iterator)
         self.per_stream = _positive_or_default("max_samples_per_stream", max_samples_per_stream)
         self.max_samples = _positive_or_default("max_samples", max_samples)
-        self.limiter_ms = _arguments.integer("rate_limiter_timeout_ms", rate_limiter_timeout_ms)
+        self.limiter_ms = _arguments.clamped("rate_limiter_timeout_ms", rate_limiter_timeout_ms)
         if self.limiter_ms < -1:
             raise ValueError(f"rate_limiter_timeout_ms must be at least 0, or -1 to wait for ever, got {rate_limiter_timeout_ms}")
         self.timeout = _arguments.timeout(timeout)
 
     def sampler(self, client: Client, emit_timesteps: bool = False, unpack: bool = True) -> _core.Sampler:
         """With `unpack`, which gives samples the nest of the table's signature, the first one waits until the server has told it."""
-        ahead = (self.in_flight, max(self.workers, 0), max(self.per_stream, 0), self.limiter_ms)
+        workers = min(max(self.workers, 0), 2**32 - 1)  # which is refused with the bound that there is
+        ahead = (self.in_flight, workers, max(self.per_stream, 0), self.limiter_ms)
         return _core.Sampler(client, self.table, self.max_samples, emit_timesteps, unpack, True, self.timeout, ahead)
 
     def samples(self, client: Client, emit_timesteps: bool) -> Samples:
@@ -135,7 +136,7 @@ class Samples:
 
 def _positive_or_default(name: str, value: int) -> int:
     """An int from 1; -1 stands for the default."""
-    number = _arguments.integer(name, value)
+    number = _arguments.clamped(name, value)
     if number != -1 and number < 1:
         raise ValueError(f"{name} must be a positive integer, or -1 for the default, got {value}")
     return number

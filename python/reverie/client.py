@@ -286,8 +286,7 @@ class Client(_core.Client):
         if not isinstance(compression, str) or compression not in _COMPRESSION:
             raise ValueError(f"compression must be one of {', '.join(_COMPRESSION)}, got {compression!r}")
         if get_signature_timeout_ms is not None:
-            milliseconds = _arguments.integer("get_signature_timeout_ms", get_signature_timeout_ms)
-            self.server_info(max(0, min(milliseconds, _arguments.MAX_INT64)) / 1000)
+            self.server_info(max(0, _arguments.clamped("get_signature_timeout_ms", get_signature_timeout_ms)) / 1000)
         return TrajectoryWriter(
             self,
             keep,
@@ -385,8 +384,7 @@ class Client(_core.Client):
         ------
         ReplaySample or list of ReplaySample
         """
-        most = _arguments.MAX_INT64
-        number = max(-most, min(_arguments.integer("num_samples", num_samples), most))  # below 1: see ``next``
+        number = _arguments.clamped("num_samples", num_samples)  # below 1: see ``next``
         unpack = bool(unpack_as_table_signature)
         return _core.Sampler(self, table, number, bool(emit_timesteps), unpack, bool(copy), timeout)
 

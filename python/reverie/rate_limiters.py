@@ -104,9 +104,10 @@ class SampleToInsertRatio(RateLimiter):
     def __init__(self, samples_per_insert: float, min_size_to_sample: int, error_buffer: float | tuple[float, float]) -> None:
         ratio = _arguments.number("samples_per_insert", samples_per_insert)
         size = _arguments.integer("min_size_to_sample", min_size_to_sample)
-        centre = ratio * size
+        centre = ratio * _arguments.number("min_size_to_sample", size)
         if isinstance(error_buffer, (float, int)):
-            low, high = centre - error_buffer, centre + error_buffer
+            distance = _arguments.number("error_buffer", error_buffer)
+            low, high = centre - distance, centre + distance
         else:
             bounds = _arguments.listed("error_buffer", error_buffer, "two numbers, or a number")
             if len(bounds) != 2:
@@ -132,11 +133,11 @@ class Queue(RateLimiter):
     """Each item is sampled once; inserts wait while `size` items wait to be sampled. Use it with ``max_times_sampled=1``."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(1.0, 1, 0.0, float(_arguments.positive("size", size)))
+        super().__init__(1.0, 1, 0.0, _arguments.number("size", _arguments.positive("size", size)))
 
 
 class Stack(RateLimiter):
     """As `Queue`; the table's sampler makes it a stack."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(1.0, 1, 0.0, float(_arguments.positive("size", size)))
+        super().__init__(1.0, 1, 0.0, _arguments.number("size", _arguments.positive("size", size)))

@@ -285,6 +285,8 @@ class Condition:
 
 def constant_priority_fn(value: float) -> patterns_pb2.Priority:
     """The same priority for every item."""
+    if isinstance(value, int):
+        value = _arguments.number("a constant priority", value)
     return patterns_pb2.Priority(constant_fn={"value": value})
 
 
@@ -529,7 +531,7 @@ def _pattern_items(
 
 def _milliseconds(timeout_ms: int | None) -> float | None:
     """As seconds; what is negative does not wait."""
-    return None if timeout_ms is None else max(_arguments.integer("timeout_ms", timeout_ms), 0) / 1000
+    return None if timeout_ms is None else max(_arguments.clamped("timeout_ms", timeout_ms), 0) / 1000
 
 
 class StructuredWriter(_leaving.Block, _core.StructuredWriter):

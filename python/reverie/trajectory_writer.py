@@ -39,7 +39,7 @@ class WriterStatus:
 
 
 def _milliseconds(timeout_ms: int | None) -> int | None:
-    return None if timeout_ms is None else _arguments.integer("timeout_ms", timeout_ms)
+    return None if timeout_ms is None else _arguments.clamped("timeout_ms", timeout_ms)
 
 
 class TrajectoryWriter(_leaving.Block, _core.TrajectoryWriter):

@@ -55,8 +55,11 @@ int core_timeout(PyObject *seconds, int64_t otherwise, int64_t *out)
   if (seconds == Py_None) return 0;
   double value = core_is_complex(seconds) ? -1.0 : PyFloat_AsDouble(seconds);
   if (value == -1.0 && (PyErr_Occurred() || core_is_complex(seconds))) {
+    bool too_large = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError);
     if (PyErr_Occurred() && !core_clear_refusal()) return -1;
-    PyErr_Format(PyExc_TypeError, "timeout must be a number of seconds or None, got %R", seconds);
+    PyErr_Format(too_large ? PyExc_ValueError : PyExc_TypeError,
+                 too_large ? "timeout is too large for a float: %R" : "timeout must be a number of seconds or None, got %R",
+                 seconds);
     return -1;
   }
   if (isnan(value) || value < 0) {

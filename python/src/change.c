@@ -145,6 +145,12 @@ static PyObject *as_array(PyObject *given)
 
 static void refuse_priorities(PyObject *given, const char *each)
 {
+  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "priorities must be numbers, one for each %s, and one is too large for a float: %R", each,
+                 given);
+    return;
+  }
   PyObject *reason = PyErr_Occurred() ? core_take_refusal() : NULL;
   if (PyErr_Occurred()) return;
   if (reason == NULL)

@@ -103,12 +103,16 @@ TOO_LARGE = {
     "create_item": lambda c: (w := writer(c)).create_item("t", 10**400, [w.history[0][-1:]]),
     "Writer.create_item": lambda c: steps(c).create_item("t", 1, 10**400),
     "mutate_priorities": lambda c: c.mutate_priorities("t", {1: 10**400}),
+    "add_batch": lambda c: c.add_batch("t", [np.zeros(2)], [1.0, 10**400]),
+    "update_priorities": lambda c: c.update_priorities("t", [1], [10**400]),
+    "transitions": lambda c: c.transitions("t", 2).add([np.zeros(2)], priority=[10**400, 1]),
+    "constant_priority_fn": lambda c: reverie.structured.constant_priority_fn(10**400),
 }
 
 
 @pytest.mark.parametrize("call", TOO_LARGE.values(), ids=TOO_LARGE)
 def test_a_priority_beyond_all_floats_is_a_value_error_that_says_so(client, call):
-    with pytest.raises(ValueError, match=r"priority.* is too large for a float"):
+    with pytest.raises(ValueError, match=r"priorit.* is too large for a float"):
         call(client)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import reverie
 from conftest import make_table
-from reverie._feeding import Source
+from reverie._feeding import Source, Stream
 from reverie.errors import DeadlineExceededError
 from waiting import Call, until
 
@@ -301,3 +301,16 @@ def test_what_goes_to_another_process_knows_the_nest_that_its_client_inserted(tm
         assert there is not client
         assert there.sample_batch("t", 1).data == {"x": [1.0], "y": [[2], [3]]}
         assert isinstance(pickle.loads(pickle.dumps(Source(client))).client().sample_batch("t", 1).data, list)
+
+
+def test_more_samples_and_time_than_64_bits_have_are_as_good_as_no_bound(connect):
+    client = connect()
+    client.add("t", [1.0])
+    stream = Stream("t", 1, 1, 10**30, 10**30, 10**30)
+    assert next(stream.sampler(client)).data == [1.0]
+
+
+def test_more_streams_than_there_may_be_are_refused_however_many(connect):
+    for streams in (10**6, 2**32, 10**30):
+        with pytest.raises(ValueError, match="num_streams must be at most"):
+            next(Stream("t", 1, streams, 1, -1, -1).sampler(connect()))

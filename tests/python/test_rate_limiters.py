@@ -18,6 +18,20 @@ def test_sizes_below_one_are_refused(make, size):
         make(size)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        rate_limiters.Queue,
+        rate_limiters.Stack,
+        lambda size: rate_limiters.SampleToInsertRatio(1.0, size, 10.0),
+        lambda size: rate_limiters.SampleToInsertRatio(1.0, 1, size),
+    ],
+)
+def test_sizes_beyond_all_floats_are_refused(make):
+    with pytest.raises(ValueError, match="is too large for a float"):
+        make(10**400)
+
+
 @pytest.mark.parametrize("make", [rate_limiters.MinSize, rate_limiters.Queue, rate_limiters.Stack])
 def test_sizes_that_are_no_integers_are_refused(make):
     with pytest.raises(TypeError, match="integer"):

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import reverie
+from reverie import structured
 from reverie.errors import DeadlineExceededError, ResourceExhaustedError, UnavailableError
 
 SOON = 0.05
@@ -152,6 +153,18 @@ def test_a_bad_timeout_is_refused_before_anything_is_done(client, bad):
         legacy(client).flush(timeout=bad)
     with pytest.raises(error, match="timeout"):
         client.mutate_priorities("e", {}, timeout=bad)
+
+
+def test_more_time_than_a_float_has_is_for_ever_in_milliseconds_and_told_in_seconds(client):
+    pattern = structured.pattern_from_transform([None], lambda step: step[0][-2:])
+    config = structured.create_config(pattern, "e")
+    for writer in (client.trajectory_writer(1), client.structured_writer([config])):
+        writer.append([np.float32(1)])
+        writer.flush(timeout_ms=10**400)
+        writer.end_episode(timeout_ms=10**400)
+    for call in (client.server_info, lambda timeout: client.sample_batch("e", 1, timeout=timeout)):
+        with pytest.raises(ValueError, match="timeout is too large for a float"):
+            call(timeout=10**400)
 
 
 def trajectories(client):
