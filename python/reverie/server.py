@@ -483,7 +483,7 @@ def _checkpointer(server: Server, given: CheckpointerBase | None) -> tuple[Check
             raise TypeError(f"checkpointer must be a reverie.checkpointers.CheckpointerBase, got {given!r}{hint}")
         return given, lambda: None
     path = tempfile.mkdtemp(prefix="reverie-checkpoints-")
-    return DefaultCheckpointer(path), weakref.finalize(server, _remove_empty, path)
+    return DefaultCheckpointer(path), weakref.finalize(server, _remove_empty, path, os.getpid())
 
 
 def _every(seconds: float, inserts: int) -> tuple[int, int]:
@@ -494,7 +494,10 @@ def _every(seconds: float, inserts: int) -> tuple[int, int]:
     return math.ceil(time * 1000), _arguments.not_negative("checkpoint_every_inserts", inserts)
 
 
-def _remove_empty(path: str) -> None:
+def _remove_empty(path: str, process: int) -> None:
+    """Of the server of this process: a forked child that ends has one of its parent's."""
+    if process != os.getpid():
+        return
     with contextlib.suppress(OSError):
         os.rmdir(path)
 

@@ -304,6 +304,21 @@ def test_a_forked_child_exits_normally_with_everything_open():
     assert run(program) == "0\n"
 
 
+@pytest.mark.parametrize("ends", ["sys.exit(0)", "server.stop(); os._exit(0)", "del server; os._exit(0)"])
+def test_a_forked_child_that_ends_leaves_its_parents_directory_for_checkpoints(ends):
+    program = f"""
+    server = reverie.Server([table()], in_process=True)
+    path = server._checkpointer.path
+    pid = os.fork()
+    if pid == 0:
+        {ends}
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), os.path.isdir(path))
+    server.stop()
+    print(os.path.isdir(path))
+    """
+    assert run(program) == "0 True\nFalse\n"
+
+
 @pytest.mark.parametrize("where", ["in process", "remote"])
 @pytest.mark.parametrize("kept", ["module", "global cycle", "thread"])
 def test_exit_with_everything_open_neither_hangs_nor_crashes(where, kept):
