@@ -201,11 +201,11 @@ def _bounds(dtype: np.dtype[Any]) -> tuple[int, int] | None:
 
 def _is_whole(value: Any) -> bool:
     """Are they all integers of Python's?"""
-    return all(_is_whole(each) for each in value) if _is_list(value) else type(value) is int
+    return all(_is_whole(each) for each in value) if _is_list(value) else isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_plain(value: Any) -> bool:
     """Are they Python's own numbers, which have no dtype yet?"""
     if _is_list(value):
         return all(_is_plain(each) for each in value)
-    return type(value) in (int, float, complex)
+    return isinstance(value, (int, float, complex)) and not isinstance(value, (bool, np.generic))

@@ -272,12 +272,13 @@ static __attribute__((noinline)) int tensor_from_any(core_state *state, scratch 
                                                      rv_tensor *out)
 {
   if (PyArray_Check(value)) return tensor_from_array(state, s, (PyArrayObject *)value, out);
-  if (PyFloat_CheckExact(value)) return tensor_from_float(state, s, value, PyFloat_AsDouble(value), wanted, out);
+  if (PyFloat_Check(value) && !PyArray_IsScalar(value, Generic))
+    return tensor_from_float(state, s, value, PyFloat_AsDouble(value), wanted, out);
   if (PyBool_Check(value)) {
     unsigned char truth = value == Py_True;
     return scalar(s, RV_BOOL, &truth, 1, out);
   }
-  if (PyLong_CheckExact(value)) return tensor_from_long(state, s, value, wanted, out);
+  if (PyLong_Check(value)) return tensor_from_long(state, s, value, wanted, out);
   if (PyComplex_CheckExact(value)) return tensor_from_complex(state, s, value, wanted, out);
   if (PyUnicode_Check(value) || PyBytes_Check(value)) return tensor_from_string(s, value, out);
   if (value == Py_None) {

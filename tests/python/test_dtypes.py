@@ -1,5 +1,6 @@
 """What goes in comes out, dtype by dtype, in process and over the wire."""
 
+import enum
 import warnings
 
 import ml_dtypes
@@ -205,6 +206,30 @@ def test_python_numbers_take_the_signatures_dtype_in_add(connect):
     data = client.sample_batch("t", 1).data
     assert {name: column.dtype.name for name, column in data.items()} == {name: name for name in names}
     assert all(float(column[0].real) == 3.0 for column in data.values())
+
+
+class Action(enum.IntEnum):
+    LEFT = 1
+
+
+class Metres(float):
+    pass
+
+
+@pytest.mark.parametrize(("name", "value"), [("int32", Action.LEFT), ("float32", Action.LEFT), ("float32", Metres(1.0))])
+def test_numbers_of_classes_of_ones_own_take_the_signatures_dtype_in_add(connect, name, value):
+    client = connect(make_table(signature=reverie.TensorSpec([], name)))
+    client.add("t", value)
+    client.add_batch("t", [value, value])
+    data = client.sample_batch("t", 3).data
+    assert (data.dtype.name, data.tolist()) == (name, [1] * 3)
+
+
+def test_a_bool_is_no_number_in_add(connect):
+    client = connect(make_table(signature=reverie.TensorSpec([], "int32")))
+    for call in (lambda: client.add("t", True), lambda: client.add_batch("t", [True, False])):
+        with pytest.raises(ValueError, match=r"int32\[\], got bool"):
+            call()
 
 
 def test_an_integer_that_does_not_fit_the_signatures_dtype_is_refused(connect):
