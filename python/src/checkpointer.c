@@ -142,8 +142,8 @@ static PyMethodDef checkpointer_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot checkpointer_slots[] = {
-    {Py_tp_doc,
-     "Checkpointer(path, group='', fallback_path=None, keep=0, level=0, incremental=False)\n--\n\nSaves and restores stores."},
+    {Py_tp_doc, "Checkpointer(path, group='', fallback_path='', keep=0, level=0, incremental=False, required=False, "
+                "fresh=False)\n--\n\nSaves and restores stores."},
     {Py_tp_new, CORE_SLOT(checkpointer_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(checkpointer_dealloc)},
     {Py_tp_methods, checkpointer_methods},

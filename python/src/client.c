@@ -503,14 +503,14 @@ static PyMethodDef client_methods[] = {
     {"_give_idle_writer", client_give_idle, METH_O, "_give_idle_writer($self, stream, /)\n--\n\n"},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot client_slots[] = {
-    {Py_tp_doc, "Client(address=None, store=None, max_message_bytes=0)\n--\n\nThe C part of reverie.Client."},
-    {Py_tp_new, CORE_SLOT(client_tp_new)},
-    {Py_tp_init, CORE_SLOT(client_init)},
-    {Py_tp_dealloc, CORE_SLOT(client_dealloc)},
-    {Py_tp_traverse, CORE_SLOT(client_traverse)},
-    {Py_tp_methods, client_methods},
-    {0, NULL}};
+static PyType_Slot client_slots[] = {{Py_tp_doc, "Client(address=None, store=None, max_message_bytes=0, tls=None, token=None, "
+                                                 "peer_timeout_ms=0, shared_memory=True)\n--\n\nThe C part of reverie.Client."},
+                                     {Py_tp_new, CORE_SLOT(client_tp_new)},
+                                     {Py_tp_init, CORE_SLOT(client_init)},
+                                     {Py_tp_dealloc, CORE_SLOT(client_dealloc)},
+                                     {Py_tp_traverse, CORE_SLOT(client_traverse)},
+                                     {Py_tp_methods, client_methods},
+                                     {0, NULL}};
 
 PyType_Spec client_spec = {
     .name = "reverie._core.Client",

@@ -74,7 +74,7 @@ static PyMethodDef saver_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot saver_slots[] = {
-    {Py_tp_doc, "Saver(store, checkpointer, every_ms, every_inserts)\n--\n\nSaves a store by itself."},
+    {Py_tp_doc, "Saver(store, checkpointer, every_ms, every_inserts, every_journal_bytes=0)\n--\n\nSaves a store by itself."},
     {Py_tp_new, CORE_SLOT(saver_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(saver_dealloc)},
     {Py_tp_methods, saver_methods},

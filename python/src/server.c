@@ -207,7 +207,12 @@ static PyMethodDef server_methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot server_slots[] = {
-    {Py_tp_doc, "Server(store, addresses, io_threads=0, ...)\n--\n\nOffers a store to other processes."},
+    {Py_tp_doc, "Server(store, addresses, io_threads=0, max_message_bytes=0, max_connections=0, max_streams=0, max_writers=0, "
+                "writer_ttl_ms=0, "
+                "checkpointer=None, checkpoint_every_ms=0, checkpoint_every_inserts=0, checkpoint_journal_bytes=0, tls=None, "
+                "identities=None, "
+                "peer_timeout_ms=0, max_connections_per_address=0, max_streams_per_identity=0, max_bytes_per_identity=0, "
+                "shared_memory=True)\n--\n\nOffers a store to other processes."},
     {Py_tp_new, CORE_SLOT(server_tp_new)},
     {Py_tp_dealloc, CORE_SLOT(server_dealloc)},
     {Py_tp_methods, server_methods},

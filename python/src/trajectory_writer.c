@@ -604,7 +604,9 @@ static PyGetSetDef writer_getset[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot writer_slots[] = {
-    {Py_tp_doc, "TrajectoryWriter(client, num_keep_alive_refs, ...)\n--\n\nThe C part of reverie.TrajectoryWriter."},
+    {Py_tp_doc,
+     "TrajectoryWriter(client, num_keep_alive_refs, chunk_length=0, delta_encoded=False, compression=0, max_in_flight_items=0, "
+     "max_in_flight_bytes=0, validate_items=True)\n--\n\nThe C part of reverie.TrajectoryWriter."},
     {Py_tp_new, CORE_SLOT(writer_tp_new)},
     {Py_tp_init, CORE_SLOT(writer_init)},
     {Py_tp_dealloc, CORE_SLOT(writer_dealloc)},

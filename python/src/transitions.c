@@ -340,7 +340,7 @@ static PyObject *transitions_close(PyObject *object, PyObject *none)
 
 static PyMethodDef transitions_methods[] = {
     {"add", CORE_METHOD(transitions_add), CORE_FAST,
-     "add($self, data, priority, timeout)\n--\n\nOne step: leaves are [num_envs, ...]."},
+     "add($self, data, priority, where, timeout, /)\n--\n\nOne step: leaves are [num_envs, ...]."},
     {"flush", transitions_flush, METH_O, "flush($self, timeout, /)\n--\n\n"},
     {"discard_failed", transitions_discard, METH_NOARGS,
      "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import os
@@ -194,6 +195,33 @@ def test_every_link_leads_to_a_file_and_a_heading():
 
 def test_editors_show_what_help_says_of_compiled_calls():
     assert stubs.STUB.read_text() == stubs.with_docstrings(stubs.STUB.read_text()), "run tools/dev/stubs.py"
+
+
+def parameters_in_stub(call: ast.FunctionDef) -> list[str]:
+    given = call.args
+    names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return names[1:] if names[:1] in (["self"], ["cls"]) else names
+
+
+def compiled_calls() -> list[tuple[str, ast.FunctionDef, Any]]:
+    """Each call in the stub that tells its signature, as the stub has it and as it is."""
+    found: list[tuple[str, ast.FunctionDef, Any]] = []
+    for node in ast.parse(stubs.STUB.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            found.append((node.name, node, getattr(stubs._core, node.name)))
+        for call in node.body if isinstance(node, ast.ClassDef) else ():
+            kind = getattr(stubs._core, node.name) if isinstance(node, ast.ClassDef) else None
+            if isinstance(call, ast.FunctionDef) and not call.decorator_list:
+                makes = call.name in ("__new__", "__init__")
+                found.append((f"{kind.__name__}.{call.name}", call, kind if makes else getattr(kind, call.name)))
+    return [each for each in found if getattr(each[2], "__text_signature__", None) is not None]
+
+
+def test_the_stub_has_the_parameters_that_compiled_calls_say_they_have():
+    calls = compiled_calls()
+    assert len(calls) > 100
+    said = {name: [each for each in inspect.signature(call).parameters if each != "self"] for name, _, call in calls}
+    assert said == {name: parameters_in_stub(node) for name, node, _ in calls}
 
 
 def test_the_structured_writers_example_runs():
