@@ -291,8 +291,8 @@ static void fill_block(rv_turn *turn, rv_fill *fill, const uint32_t *slots, cons
     copy_items(table, fill, filled, k);
   for (size_t i = 0; i < k && table->log != NULL; i++) rv_changes_note(table, RV_CHANGE_SAMPLE, filled->item[i]);
   for (size_t i = 0; i < k && table->num_extensions > 0; i++) {
-    const rv_item *item = filled->item[i];
-    rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
+    const double priority = fill->priorities[fill->done + i]; /* all are drawn before extensions hear of the first, and edit */
+    rv_table_note(turn, RV_EVENT_SAMPLE, filled->item[i], priority, priority);
     table->events[table->num_events - 1].times_sampled = fill->times_sampled[fill->done + i];
   }
   fill->done += k;

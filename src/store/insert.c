@@ -60,6 +60,7 @@ void rv_table_remove(rv_turn *turn, uint32_t slot)
 {
   rv_table *table = turn->table;
   rv_item *item = rv_slab_at(&table->books.slab, slot);
+  rv_table_tell_before(turn, 1);
   rv_table_note(turn, RV_EVENT_DELETE, item, item->priority, item->priority);
   rv_changes_note(table, RV_CHANGE_DELETE, item);
   rv_snapshot_leaves(table, slot);
@@ -107,6 +108,7 @@ static rv_code update(rv_turn *turn, rv_insert *insert, uint32_t slot)
 {
   rv_table *table = turn->table;
   rv_item *item = rv_slab_at(&table->books.slab, slot);
+  rv_table_tell_before(turn, 1);
   double old = item->priority;
   if (insert->may_not_update && insert->priority != old)
     return rv_fail(&insert->waiter.error, RV_PERMISSION_DENIED,

@@ -130,6 +130,7 @@ static void update_batch(rv_mutation *mutation, const uint64_t *keys, const doub
   uint32_t slots[BATCH];
   double given[BATCH], old[BATCH];
   size_t found = 0;
+  if (table->num_extensions > 0) rv_table_tell_before(&mutation->turn, n);
   for (size_t i = 0; i < n; i++) {
     uint32_t slot;
     rv_item *item = find(books, keys[i], &slot);

@@ -163,9 +163,9 @@ static void draw_slots(rv_table *table, rv_sampling *sampling, const uint32_t *s
 static void note_draws(rv_turn *turn, const rv_sampling *sampling, const uint32_t *slots, size_t k)
 {
   for (size_t i = 0; i < k && turn->table->num_extensions > 0; i++) {
-    const rv_item *item = rv_slab_at(&turn->table->books.slab, slots[i]);
-    rv_table_note(turn, RV_EVENT_SAMPLE, item, item->priority, item->priority);
-    turn->table->events[turn->table->num_events - 1].times_sampled = sampling->draws[sampling->count + i].times_sampled;
+    const rv_draw *draw = &sampling->draws[sampling->count + i];
+    rv_table_note(turn, RV_EVENT_SAMPLE, rv_slab_at(&turn->table->books.slab, slots[i]), draw->priority, draw->priority);
+    turn->table->events[turn->table->num_events - 1].times_sampled = draw->times_sampled;
   }
 }
 

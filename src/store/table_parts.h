@@ -398,6 +398,12 @@ static inline uint64_t rv_naming_of_all(rv_table *table)
 
 void rv_table_note(rv_turn *turn, rv_event_kind kind, const rv_item *item, double priority, double old_priority);
 void rv_table_tell(rv_turn *turn); /* the events so far, to all extensions; what these edit counts against the budget */
+/* Before so many events, RV_EVENTS_MAX at most, of which none is to be told after an edit that came behind it: what extensions then edit is there
+ * before any of them happens. */
+static inline void rv_table_tell_before(rv_turn *turn, size_t events)
+{
+  if (turn->table->num_events + events > RV_EVENTS_MAX) rv_table_tell(turn);
+}
 void rv_table_let_extensions_go_on(rv_turn *turn); /* with what they left undone; extensions_go_on says whether that is all */
 
 /* ---- house-keeping ---- */
