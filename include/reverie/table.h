@@ -200,7 +200,7 @@ typedef struct rv_table_info {
   rv_signature signature; /* num_specs 0 and structure.size 0: none */
   int64_t current_size;
   int64_t num_episodes;                          /* distinct episodes that present items' chunks come from */
-  int64_t num_deleted_episodes;                  /* episodes no longer referenced, since reset */
+  int64_t num_deleted_episodes;                  /* episodes no longer referenced, since reset; rows without one are none */
   int64_t num_unique_samples;                    /* items sampled for the first time, since reset */
   int64_t inserts, samples, deletes;             /* the limiter's counters, since reset */
   int64_t updates;                               /* priorities changed, since reset */

@@ -246,7 +246,8 @@ void rv_books_drop_if_unused(rv_books *books, rv_hold *hold, rv_garbage *garbage
   rv_list_remove(&hold->cold);
   rv_books_unmark(books, hold);
   books->present_holds--;
-  if (uncount_episode(books, hold->chunk->meta.episode_id)) books->episodes_gone++;
+  const uint64_t episode = hold->chunk->meta.episode_id;
+  if (uncount_episode(books, episode) && episode != RV_NO_EPISODE) books->episodes_gone++;
   books->chunk_memory -= hold->memory;
   if (lies_elsewhere(books, hold)) books->spilled_memory -= hold->memory;
   give_place(books, hold->index);

@@ -86,6 +86,26 @@ static void take(rv_table *table, uint64_t key)
   assert_int_equal(num_unknown, 0);
 }
 
+/* Their chunks come and go as the table finds it well. */
+static void rows_without_an_episode_are_none_that_was_deleted(void **state)
+{
+  (void)state;
+  rv_table_config config = plain(10);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  for (uint64_t key = 1; key <= 3; key++) {
+    rv_chunk *chunk = chunk_of((int64_t)key, RV_NO_EPISODE);
+    put(store, table, key, chunk);
+    rv_chunk_unref(chunk);
+    take(table, key);
+  }
+  rv_table_info info = info_of(table);
+  assert_int_equal(info.num_episodes, 0);
+  assert_int_equal(info.num_deleted_episodes, 0);
+  rv_table_info_fini(&info);
+  rv_store_unref(store);
+}
+
 static void each_table_holds_a_chunk_once_whichever_had_it_first(void **state)
 {
   (void)state;
@@ -271,6 +291,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_stays_level_at_the_bound),
       cmocka_unit_test(chunks_go_with_their_last_item_in_any_table),
+      cmocka_unit_test(rows_without_an_episode_are_none_that_was_deleted),
       cmocka_unit_test(each_table_holds_a_chunk_once_whichever_had_it_first),
       cmocka_unit_test(a_draw_outlives_its_table_and_its_store),
       cmocka_unit_test(sparse_segments_are_compacted_and_rows_stay_right),

@@ -439,7 +439,8 @@ static void info_counts_what_happened(void **state)
   rv_table_info info = info_of(table);
   assert_true(isnan(info.min_priority) && isnan(info.max_priority));
   rv_table_info_fini(&info);
-  for (int i = 0; i < 6; i++) assert_int_equal(insert_value(store, table, (uint64_t)i, i + 1, i * 4), RV_OK);
+  for (int i = 0; i < 6; i++)
+    assert_int_equal(insert_value(store, table, (uint64_t)i, i + 1, (i + 1) * 4), RV_OK); /* of an episode each */
   rv_draw draws[9];
   rv_sampling sampling = {.want = 9, .draws = draws};
   rv_table_sample(table, &sampling);
