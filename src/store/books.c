@@ -270,12 +270,14 @@ static int64_t rows_of(const rv_loose_link *link)
 static void unlink_last(rv_books *books, rv_loose *loose, rv_garbage *garbage)
 {
   rv_loose_link *link = &loose->links[--loose->num_links];
+  const int64_t episodes_gone = books->episodes_gone;
   rv_list_remove(&link->link);
   link->hold->items--;
   link->hold->num_loose--;
   link->hold->live_rows -= rows_of(link);
   rv_books_note_sparse(books, link->hold);
   rv_books_drop_if_unused(books, link->hold, garbage);
+  if (loose->slot == RV_NO_SLOT) books->episodes_gone = episodes_gone;
 }
 
 static void free_later(rv_loose *loose, rv_garbage *garbage)
@@ -286,7 +288,7 @@ static void free_later(rv_loose *loose, rv_garbage *garbage)
 
 void rv_books_leave_loose(rv_books *books, rv_loose *owned_loose, uint32_t linked, rv_garbage *garbage)
 {
-  owned_loose->slot = RV_NO_SLOT;
+  if (owned_loose->slot != RV_NO_SLOT) owned_loose->slot = RV_PAST_SLOT;
   owned_loose->num_links = linked;
   if (linked > UNLINKED_AT_ONCE) {
     owned_loose->next_garbage = books->leaving;
@@ -464,6 +466,15 @@ void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage)
     rv_books_drop_if_unused(books, hold, garbage);
   }
   item->template_number = RV_UNATTACHED;
+}
+
+void rv_books_take_back(rv_books *books, uint32_t slot, rv_garbage *garbage)
+{
+  const rv_item *item = rv_slab_at(&books->slab, slot);
+  const int64_t episodes_gone = books->episodes_gone;
+  if (item->template_number == RV_LOOSE) ((rv_loose *)item->data)->slot = RV_NO_SLOT; /* its links may go later */
+  rv_books_detach(books, slot, garbage);
+  books->episodes_gone = episodes_gone;
 }
 
 rv_chunk *rv_books_first_chunk(const rv_books *books, const rv_item *item, int64_t *first_row)

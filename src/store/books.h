@@ -57,6 +57,8 @@ typedef struct rv_sparse_holds {
   size_t memory; /* of their chunks */
 } rv_sparse_holds;
 
+#define RV_PAST_SLOT (RV_NO_SLOT - 1)
+
 typedef struct rv_loose_link {
   rv_link link; /* in the hold's list */
   rv_hold *hold;
@@ -67,7 +69,7 @@ typedef struct rv_loose_link {
 typedef struct rv_loose {
   rv_trajectory *trajectory;     /* one reference */
   struct rv_loose *next_garbage; /* or the next of those that leave */
-  uint32_t slot;                 /* RV_NO_SLOT: it is no item yet, or no more */
+  uint32_t slot;                 /* RV_NO_SLOT: it was no item yet; RV_PAST_SLOT: it is none any more */
   uint32_t num_links;            /* of one that leaves: those that still have to */
   rv_loose_link links[];
 } rv_loose;
@@ -250,6 +252,8 @@ static inline size_t rv_item_memory(const rv_trajectory *trajectory)
  * nothing. */
 rv_code rv_books_attach(rv_books *books, uint32_t slot, rv_trajectory *trajectory, rv_garbage *garbage, rv_error *err);
 void rv_books_detach(rv_books *books, uint32_t slot, rv_garbage *garbage);
+/* The same of an item that nobody has seen: no episode has gone with it. */
+void rv_books_take_back(rv_books *books, uint32_t slot, rv_garbage *garbage);
 
 /* ---- loose items of many chunks ----
  *

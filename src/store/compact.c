@@ -219,7 +219,7 @@ typedef enum rv_stays { NONE_STAYS, SOME_LEAVE, SOME_STAY } rv_stays;
 static rv_stays stays(const rv_loose *loose)
 {
   if (loose->num_links > RV_LINKS_MOVED) return SOME_STAY;
-  return loose->slot == RV_NO_SLOT ? SOME_LEAVE : NONE_STAYS;
+  return loose->slot >= RV_PAST_SLOT ? SOME_LEAVE : NONE_STAYS;
 }
 
 static rv_stays choose_items(rv_turn *turn, rv_compaction *work, rv_hold *victim)

@@ -17,7 +17,7 @@ rv_code rv_priority_check(const rv_table *table, double priority, rv_error *err)
 
 static void drop(rv_turn *turn, uint32_t slot)
 {
-  rv_books_detach(&turn->table->books, slot, &turn->garbage);
+  rv_books_take_back(&turn->table->books, slot, &turn->garbage);
   rv_books_give(&turn->table->books, slot);
 }
 

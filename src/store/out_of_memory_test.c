@@ -55,6 +55,7 @@ static size_t size_of(rv_table *table)
   rv_table_info info = info_of(table);
   size_t size = (size_t)info.current_size;
   assert_int_equal(info.inserts, info.current_size);
+  assert_int_equal(info.num_deleted_episodes, 0); /* no item goes */
   rv_table_info_fini(&info);
   return size;
 }

@@ -402,7 +402,7 @@ static void a_registered_selector_that_refuses_leaves_all_as_it_was(void **state
   must(rv_store_new(&whole, &store, &err), &err);
   rv_table *table = rv_store_table(store, 0);
   for (uint64_t key = 1; key <= 3; key++) assert_int_equal(insert_value(store, table, key, (double)key, 0), RV_OK);
-  assert_int_equal(insert_value(store, table, 4, 13, 0), RV_INVALID_ARGUMENT);
+  assert_int_equal(insert_value(store, table, 4, 13, 4 * 7), RV_INVALID_ARGUMENT); /* of an episode that no other item has */
   assert_int_equal(insert_value(store, table, 1, 13, 0), RV_INVALID_ARGUMENT);
   rv_key_priority updates[] = {{1, 50}, {2, 40}, {3, 13}};
   uint64_t deletes[] = {2}, unknown[4];
@@ -416,6 +416,7 @@ static void a_registered_selector_that_refuses_leaves_all_as_it_was(void **state
   rv_draw_release(&draw);
   rv_table_info info = info_of(table);
   assert_int_equal(info.current_size, 3);
+  assert_int_equal(info.num_deleted_episodes, 0);
   assert_true(info.min_priority == 1 && info.max_priority == 3);
   rv_table_info_fini(&info);
   updates[2].priority = 1;
