@@ -1,6 +1,6 @@
 /* The signals that end the program, and what is saved before it ends. */
-#ifndef REVERIE_SERVER_ENDING_H
-#define REVERIE_SERVER_ENDING_H
+#ifndef RV_TOOL_ENDING_H
+#define RV_TOOL_ENDING_H
 
 #include "log.h"
 #include "reverie/checkpoint.h"

@@ -213,13 +213,25 @@ static void reload(rv_server *server, const settings *all, const invocation *how
   settings_free(&again);
 }
 
-/* Waits for SIGTERM or SIGINT, then drains. A second signal cuts the drain short. Returns the exit status. */
-static int serve(rv_server *server, const settings *all, const invocation *how, const sigset_t *signals)
+static sigset_t awaited_signals(void)
 {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);
+  sigaddset(&signals, SIGHUP);
+  return signals;
+}
+
+/* Waits for SIGTERM or SIGINT, then drains. A second signal cuts the drain short. Returns the exit status. */
+static int serve(rv_server *server, const settings *all, const invocation *how)
+{
+  const sigset_t signals = awaited_signals();
   int signal_number = 0, status = 0;
   bool asks = all->asks;
   while (signal_number != SIGTERM && signal_number != SIGINT) {
-    sigwait(signals, &signal_number);
+    sigwait(&signals, &signal_number);
     if (signal_number == SIGHUP) reload(server, all, how, &asks);
   }
   log_say(how->log, RV_LOG_INFO, "%s: finishing calls in progress for up to %g s; a second signal ends them",
@@ -231,7 +243,7 @@ static int serve(rv_server *server, const settings *all, const invocation *how, 
     return 0;
   }
   do {
-    sigwait(signals, &signal_number);
+    sigwait(&signals, &signal_number);
   } while (signal_number == SIGHUP);
   if (signal_number != SIGUSR1) {
     status = 128 + signal_number;
@@ -253,6 +265,32 @@ static rv_code check(const settings *all, const rv_env *env, rv_checkpointer **c
   return code == RV_OK ? check_identities(all, err) : code;
 }
 
+/* Until it has ended; the journal ends with it. Returns the exit status. */
+static int serve_store(const settings *all, const invocation *how, const rv_env *env, rv_checkpointer *checkpointer,
+                       rv_store *store, rv_journal *journal)
+{
+  int status = 1;
+  rv_error err;
+  rv_spill *spill = NULL;
+  rv_server *server = NULL;
+  const rv_spill_config spilled = {
+      .size = sizeof spilled, .path = all->spill_path, .max_bytes = (size_t)all->spill_max_bytes, .env = env};
+  if (spilled.path != NULL && rv_spill_new(&spilled, store, &spill, &err) != RV_OK) {
+    log_say(how->log, RV_LOG_ERROR, "%s", err.message);
+  } else if (make_server(all, how->log, store, checkpointer, journal, env, &server, &err) != RV_OK) {
+    log_say(how->log, RV_LOG_ERROR, "%s", err.message);
+  } else {
+    announce(all, server);
+    status = serve(server, all, how);
+  }
+  const bool served = server != NULL;
+  rv_server_free(server);
+  if (served) status = ending_save(all, how->log, checkpointer, store, status);
+  rv_spill_free(spill);
+  if (!rv_journal_end(journal) && status == 0) status = 1;
+  return status;
+}
+
 static int run(const settings *all, const invocation *how, bool only_check)
 {
   server_log *log = how->log;
@@ -263,7 +301,6 @@ static int run(const settings *all, const invocation *how, bool only_check)
   env.log_level = all->log_level;
   rv_error err;
   rv_store *store = NULL;
-  rv_server *server = NULL;
   rv_checkpointer *checkpointer = NULL;
   rv_journal *journal = NULL;
   rv_code code = check(all, &env, &checkpointer, &err);
@@ -293,29 +330,7 @@ static int run(const settings *all, const invocation *how, bool only_check)
     rv_checkpointer_unref(checkpointer);
     return interrupted ? 0 : right ? 1 : EXIT_CONFIG;
   }
-  int status = 1;
-  rv_spill *spill = NULL;
-  const rv_spill_config spilled = {
-      .size = sizeof spilled, .path = all->spill_path, .max_bytes = (size_t)all->spill_max_bytes, .env = &env};
-  if (spilled.path != NULL && rv_spill_new(&spilled, store, &spill, &err) != RV_OK) {
-    log_say(log, RV_LOG_ERROR, "%s", err.message);
-  } else if (make_server(all, log, store, checkpointer, journal, &env, &server, &err) != RV_OK) {
-    log_say(log, RV_LOG_ERROR, "%s", err.message);
-  } else {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGUSR1);
-    sigaddset(&signals, SIGHUP);
-    announce(all, server);
-    status = serve(server, all, how, &signals);
-  }
-  const bool served = server != NULL;
-  rv_server_free(server);
-  if (served) status = ending_save(all, log, checkpointer, store, status);
-  rv_spill_free(spill);
-  if (!rv_journal_end(journal) && status == 0) status = 1;
+  int status = serve_store(all, how, &env, checkpointer, store, journal);
   rv_checkpointer_unref(checkpointer);
   rv_store_unref(store);
   return status;
@@ -324,12 +339,7 @@ static int run(const settings *all, const invocation *how, bool only_check)
 int main(int argc, char **argv)
 {
   /* From the start: a signal that comes before sigwait is kept for it. */
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGUSR1);
-  sigaddset(&signals, SIGHUP);
+  const sigset_t signals = awaited_signals();
   pthread_sigmask(SIG_BLOCK, &signals, NULL);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of its write, like a full disk */
