@@ -14,6 +14,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/off_streams.h"
+
 /* It must not become shorter while it is mapped: what is missing kills who touches it. */
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
@@ -45,7 +47,7 @@ static bool may_be_so_long(size_t size)
 int rv_memory_file_new(const char *name, size_t size)
 {
   if (!may_be_so_long(size) || !memory_is_sure()) return -ENOTSUP;
-  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  int fd = rv_off_streams(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fd < 0) return -errno;
   if (ftruncate(fd, (off_t)size) == 0 && fchmod(fd, S_IRUSR | S_IWUSR) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0) return fd;
   int error = errno;
@@ -61,7 +63,7 @@ int rv_memory_file_for_readers(int fd)
 
 int rv_memory_file_again(int fd)
 {
-  int again = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  int again = rv_off_streams(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   return again >= 0 ? again : -errno;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/off_streams.h"
 #include "net/socket.h"
 
 #ifndef MSG_CMSG_CLOEXEC
@@ -206,7 +207,7 @@ static void take_descriptors(struct msghdr *message, int found[MEMORIES])
       int fd;
       memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
       if (n < MEMORIES)
-        found[n++] = fd;
+        found[n++] = rv_off_streams(fd);
       else
         close(fd);
     }

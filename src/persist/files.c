@@ -8,10 +8,12 @@
 #include <sys/vfs.h>
 #endif
 
+#include "base/off_streams.h"
+
 static int create(void *context, const char *path)
 {
   (void)context;
-  return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  return rv_off_streams(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 }
 
 static uint32_t file_system_of(void *context, int file)

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/maker.h"
+#include "base/off_streams.h"
 #include "persist/ranges.h"
 
 enum { ALIGNMENT = RV_RANGE_UNIT };
@@ -106,7 +107,7 @@ rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file
   file->max_bytes = max_bytes / RV_SPILL_PIECE * RV_SPILL_PIECE;
   rv_ranges_init(&file->ranges, file->max_bytes, RV_SPILL_PIECE);
   const char *what = not_made;
-  file->fd = make_file(directory);
+  file->fd = rv_off_streams(make_file(directory));
   if (file->fd >= 0) {
     what = "a file there cannot be mapped";
     file->base = mmap(NULL, file->max_bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file->fd, 0);

@@ -238,6 +238,29 @@ server.stop()
 """
 
 
+WITHOUT_STDERR = """
+import contextlib, os, signal, sys
+import numpy as np, reverie
+
+os.close(2)
+table = reverie.Table("t", reverie.selectors.Fifo(), reverie.selectors.Fifo(), 1000, reverie.rate_limiters.MinSize(1))
+checkpointer = reverie.checkpointers.DefaultCheckpointer(sys.argv[1] + "/checkpoints")
+server = reverie.Server([table], address="127.0.0.1:0", checkpointer=checkpointer, journal=reverie.Journal(sys.argv[1] + "/journal"))
+for value in range(3):
+    with contextlib.suppress(OSError):
+        os.write(2, b"what a library says")
+    reverie.Client(server.address).add("t", value)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_program_without_a_stderr_writes_there_gets_into_no_journal(tmp_path):
+    subprocess.run([sys.executable, "-c", WITHOUT_STDERR, str(tmp_path)], stderr=subprocess.DEVNULL, timeout=LONG)
+    checkpointer, journal = DefaultCheckpointer(tmp_path / "checkpoints"), reverie.Journal(tmp_path / "journal")
+    with reverie.Server([make_table()], in_process=True, checkpointer=checkpointer, journal=journal) as server:
+        assert reverie.Client(server).server_info()["t"].current_size == 3
+
+
 def test_clients_see_what_keeps_the_journal_from_its_disk(tmp_path):
     done = subprocess.run([sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

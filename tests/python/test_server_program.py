@@ -556,6 +556,30 @@ def test_a_stderr_that_takes_nothing_holds_nobody_up():
         os.close(writes)
 
 
+@pytest.mark.parametrize("closed", [[1], [2], [0, 1, 2]], ids=str)
+def test_what_is_said_to_a_stream_that_was_closed_is_written_into_no_file(tmp_path, closed):
+    address = f"unix:{tmp_path}/socket"
+    flags = ["--listen", address, *server_program.disk_flags(tmp_path)[2:]]
+
+    def close():
+        for number in closed:
+            os.close(number)
+
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    process = subprocess.Popen([server_program.path(), *flags], preexec_fn=close, **streams)
+    try:
+        client = reverie.Client(address)
+        for value in range(3):
+            client.add("t", value, timeout=LONG)
+            client.reset("t", timeout=LONG)  # a line
+            client.add("t", value, timeout=LONG)
+    finally:
+        process.kill()
+        process.wait()
+    with server_program.Server(*flags):
+        assert reverie.Client(address).sample_batch("t", 1, timeout=LONG).data[0].tolist() == [2]
+
+
 def test_a_start_that_fails_with_a_stderr_that_takes_nothing_ends():
     reads, writes = a_pipe_that_takes_nothing()
     try:

@@ -1,9 +1,11 @@
 /* reverie-server: a store with the configured tables, served until a signal ends it. */
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "check.h"
@@ -336,8 +338,18 @@ static int run(const settings *all, const invocation *how, bool only_check)
   return status;
 }
 
+/* One that was closed would be the journal's, or a connection's: whatever gets its number, and would have the log in it. */
+static void fill_streams(void)
+{
+  int file;
+  do file = open("/dev/null", O_RDWR);
+  while (file >= 0 && file <= STDERR_FILENO);
+  if (file >= 0) close(file);
+}
+
 int main(int argc, char **argv)
 {
+  fill_streams();
   /* From the start: a signal that comes before sigwait is kept for it. */
   const sigset_t signals = awaited_signals();
   pthread_sigmask(SIG_BLOCK, &signals, NULL);
