@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import socket
@@ -47,7 +48,8 @@ class Server:
     checkpointer : reverie.checkpointers.CheckpointerBase, optional
         Where `Client.checkpoint` has the tables saved. The server begins with the newest whole checkpoint that is there: items, and of
         each table that was saved everything but its name and extensions; what differs from the tables given is logged. None: a
-        temporary directory, which goes with the server unless a checkpoint was saved in it.
+        temporary directory, which goes with the server unless a checkpoint was saved in it; where none can be made, a warning says so,
+        and the server saves none.
     address : str or sequence of str, optional
         ``"localhost:8000"``, ``"[::1]:0"``, ``"unix:/path"``: listens there and nowhere else.
     in_process : bool
@@ -475,6 +477,13 @@ def _check_tables(tables: Sequence[Table] | None) -> list[Table]:
     return found
 
 
+class _NoCheckpoints(CheckpointerBase):
+    """Of a server that was given none, and has no temporary directory either."""
+
+    def internal_checkpointer(self) -> None:
+        """See `CheckpointerBase`."""
+
+
 def _checkpointer(server: Server, given: CheckpointerBase | None) -> tuple[CheckpointerBase, Callable[[], object]]:
     """The server's checkpointer, and what to call once it was stopped."""
     if given is not None:
@@ -482,7 +491,14 @@ def _checkpointer(server: Server, given: CheckpointerBase | None) -> tuple[Check
             hint = f"; give reverie.checkpointers.DefaultCheckpointer({given!r})" if isinstance(given, (str, os.PathLike)) else ""
             raise TypeError(f"checkpointer must be a reverie.checkpointers.CheckpointerBase, got {given!r}{hint}")
         return given, lambda: None
-    path = tempfile.mkdtemp(prefix="reverie-checkpoints-")
+    try:
+        path = tempfile.mkdtemp(prefix="reverie-checkpoints-")
+    except OSError as error:  # everything is read-only in a container, or full; most servers are never asked for a checkpoint
+        logging.getLogger("reverie").warning(
+            "there is no temporary directory for checkpoints (%s), so this server saves none; to save some, give it a checkpointer",
+            error,
+        )
+        return _NoCheckpoints(), lambda: None
     return DefaultCheckpointer(path), weakref.finalize(server, _remove_empty, path, os.getpid())
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import tempfile
 import threading
 
 import numpy as np
@@ -258,6 +259,19 @@ def test_a_server_without_a_checkpointer_of_its_own_has_a_temporary_directory():
     with reverie.Server([table()], in_process=True) as server:
         path = reverie.Client(server).checkpoint()
     assert os.path.isdir(path)
+
+
+def test_a_server_that_can_have_no_temporary_directory_serves_and_says_that_it_saves_nothing(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    for where in ({"in_process": True}, {"address": "localhost:0"}):
+        caplog.clear()
+        with reverie.Server([table()], **where) as server:
+            assert "no temporary directory for checkpoints" in caplog.text
+            assert "gone" in caplog.text, "the reason"
+            client = reverie.Client(server)
+            client.add("t", 1)
+            with pytest.raises(ValueError, match="no Checkpointer"):
+                client.checkpoint()
 
 
 def test_a_checkpointer_that_gives_none_means_no_checkpoints():
