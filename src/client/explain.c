@@ -82,3 +82,11 @@ bool rv_explain_table(rv_client *client, const char *table, bool insert, char *o
   rv_server_info_free(info);
   return explained;
 }
+
+void rv_explain_unknown(const char *path, const char *said, char *out, size_t capacity)
+{
+  const char *name = strrchr(path, '/');
+  bool says = said != NULL && said[0] != '\0';
+  snprintf(out, capacity, "the server does not know %s%s%.100s%s; is it a Reverie or Reverb server?",
+           name != NULL ? name + 1 : path, says ? " (" : "", says ? said : "", says ? ")" : "");
+}

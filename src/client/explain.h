@@ -12,4 +12,9 @@ bool rv_explain_table(rv_client *client, const char *table, bool insert, char *o
  * false: nothing, as far as it says. */
 bool rv_explain_journal(rv_client *client, char *out, size_t capacity);
 
+/* Of a server that ended a stream with UNIMPLEMENTED, whose own words say little: "the server does not know InsertStream (Method not found!); is it
+ * a Reverie or Reverb server?" */
+enum { RV_EXPLAINED_UNKNOWN = 256 };
+void rv_explain_unknown(const char *path, const char *said, char *out, size_t capacity);
+
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/backoff.h"
+#include "client/explain.h"
 #include "client/insert_stream_parts.h"
 
 #define REQUEST_BYTES_MIN ((size_t)2 << 10)
@@ -250,6 +251,11 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
   if (stream->broken != RV_OK) {
     code = stream->broken;
     message = stream->broken_message;
+  }
+  char unknown[RV_EXPLAINED_UNKNOWN];
+  if (code == RV_UNIMPLEMENTED) {
+    rv_explain_unknown(PATH, message, unknown, sizeof unknown);
+    message = unknown;
   }
   rv_insert_stream_drop_held(stream);
   note_size(stream, call, code);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/spares.h"
 #include "client/backoff.h"
+#include "client/explain.h"
 #include "client/limiter_timeout.h"
 #include "client/paths.h"
 #include "client/sampler_remote.h"
@@ -296,6 +297,11 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
     retry_later(stream);
   } else {
     rv_error error;
+    char unknown[RV_EXPLAINED_UNKNOWN];
+    if (code == RV_UNIMPLEMENTED) {
+      rv_explain_unknown(RV_PATH_SAMPLE, message, unknown, sizeof unknown);
+      message = unknown;
+    }
     rv_fail(&error, code, "%s", message != NULL && message[0] != '\0' ? message : rv_code_name(code));
     rv_remote_sampler_end(sampler, &error);
     cancel_calls(sampler);

@@ -5,7 +5,9 @@ import re
 import signal
 import socket
 import threading
+from concurrent import futures
 
+import grpc
 import numpy as np
 import pytest
 import reverie
@@ -225,6 +227,33 @@ def test_what_answers_but_is_no_server_is_an_error_within_the_deadline(message):
         with pytest.raises(GONE):
             client.add("t", 1, timeout=1)
         listener.shutdown(socket.SHUT_RDWR)
+
+
+def flushed(client):
+    writer = client.trajectory_writer(1, validate_items=False)
+    item(writer, "t", 1)
+    writer.flush(timeout_ms=int(LONG * 1000))
+
+
+OTHERS = {
+    "insert": (lambda client: client.insert([1], {"t": 1.0}, timeout=LONG), "InsertStream"),
+    "flush": (flushed, "InsertStream"),
+    "sample": (lambda client: next(client.sample("t", timeout=LONG)), "SampleStream"),
+    "add": (lambda client: client.add("t", 1, timeout=LONG), "ServerInfo"),
+    "checkpoint": (lambda client: client.checkpoint(timeout=LONG), "Checkpoint"),
+}
+
+
+@pytest.mark.parametrize(("call", "method"), OTHERS.values(), ids=OTHERS)
+def test_a_grpc_server_of_something_else_is_told_from_a_replay_store(call, method):
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with pytest.raises(reverie.errors.UnimplementedError, match=f"does not know .*{method}.* Reverie"):
+            call(reverie.Client(f"127.0.0.1:{port}"))
+    finally:
+        server.stop(None).wait()
 
 
 # ---- stopped while callers wait ----
