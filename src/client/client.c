@@ -83,6 +83,19 @@ static rv_code make_secure(rv_client *client, const rv_client_config *config, rv
   return RV_OK;
 }
 
+/* Nothing is connected before the first call, and the program may be in another directory by then. */
+static char *copy_address(const char *text)
+{
+  rv_address address;
+  rv_address_parse(text, &address, NULL);
+  if (!address.is_unix || address.path[0] == '/') return strdup(text);
+  rv_address_from_root(&address);
+  size_t size = strlen(address.path) + sizeof "unix:";
+  char *whole = malloc(size);
+  if (whole != NULL) snprintf(whole, size, "unix:%s", address.path);
+  return whole;
+}
+
 static rv_code set_up(rv_client *client, const rv_client_config *config, rv_error *err)
 {
   if (config->store != NULL) {
@@ -91,7 +104,7 @@ static rv_code set_up(rv_client *client, const rv_client_config *config, rv_erro
     client->decode_cache = rv_decode_cache_ref(rv_store_decode_cache(config->store));
     return RV_OK;
   }
-  client->address = strdup(config->address);
+  client->address = copy_address(config->address);
   if (client->address == NULL) return rv_fail_memory(err, strlen(config->address) + 1);
   if (config->io != NULL) client->io = rv_io_ref(config->io);
   rv_code code = make_secure(client, config, err);

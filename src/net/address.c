@@ -1,7 +1,9 @@
 #include "net/address.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "net/net.h"
@@ -119,4 +121,12 @@ rv_code rv_address_check(const char *address, rv_error *err)
     code = rv_fail(err, RV_INVALID_ARGUMENT,
                    "address \"%.200s\": port 0 means any free port and is for servers; write the server's port", address);
   return code;
+}
+
+void rv_address_from_root(rv_address *address)
+{
+  char here[PATH_MAX], whole[PATH_MAX + sizeof address->path];
+  if (!address->is_unix || address->path[0] == '/' || address->path[0] == '@' || getcwd(here, sizeof here) == NULL) return;
+  int length = snprintf(whole, sizeof whole, "%s/%s", strcmp(here, "/") == 0 ? "" : here, address->path);
+  if (length > 0 && (size_t)length < sizeof address->path) memcpy(address->path, whole, (size_t)length + 1);
 }

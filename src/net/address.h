@@ -17,5 +17,8 @@ typedef struct rv_address {
 
 /* RV_INVALID_ARGUMENT says what to write instead. Port 0 is accepted here; only a server can use it. */
 rv_code rv_address_parse(const char *text, rv_address *out, rv_error *err);
+/* A unix socket's path from the root on: a program that goes to another directory still means the same socket when it connects again, or takes it
+ * away. One that would be too long for a socket so stays as it was given. */
+void rv_address_from_root(rv_address *address);
 
 #endif

@@ -1,5 +1,7 @@
 #include "net/echo_testing.h"
 
+#include <unistd.h>
+
 #include "net/address.h"
 
 static void addresses_are_taken_apart(void **state)
@@ -20,6 +22,37 @@ static void addresses_are_taken_apart(void **state)
   assert_int_equal(rv_address_parse("unix:x", &address, NULL), RV_OK);
   assert_string_equal(address.path, "x");
   assert_int_equal(rv_address_parse("0.0.0.0:0", &address, NULL), RV_OK);
+}
+
+static void a_sockets_path_is_what_it_was_when_the_program_goes_elsewhere(void **state)
+{
+  (void)state;
+  rv_address address;
+  char here[4096], whole[4200], first[1100];
+  assert_non_null(getcwd(here, sizeof here));
+  assert_int_equal(chdir("/tmp"), 0);
+  assert_int_equal(rv_address_parse("unix:dir/x", &address, NULL), RV_OK);
+  rv_address_from_root(&address);
+  assert_string_equal(address.path, "/tmp/dir/x");
+  assert_string_equal(address.text, "unix:dir/x");
+  assert_int_equal(chdir("/"), 0);
+  assert_int_equal(rv_address_parse("unix:x", &address, NULL), RV_OK);
+  rv_address_from_root(&address);
+  assert_string_equal(address.path, "/x");
+  static const char *const as_they_are[] = {"unix:/a/b", "unix:@abstract", "localhost:8000"};
+  for (size_t i = 0; i < sizeof as_they_are / sizeof *as_they_are; i++) {
+    rv_address before;
+    assert_int_equal(rv_address_parse(as_they_are[i], &address, NULL), RV_OK);
+    before = address;
+    rv_address_from_root(&address);
+    assert_memory_equal(&address, &before, sizeof address);
+  }
+  snprintf(first, sizeof first, "unix:%0*d", (int)sizeof address.path - 1, 7); /* as long as one may be */
+  assert_int_equal(rv_address_parse(first, &address, NULL), RV_OK);
+  rv_address_from_root(&address);
+  snprintf(whole, sizeof whole, "unix:%s", address.path);
+  assert_string_equal(whole, first);
+  assert_int_equal(chdir(here), 0);
 }
 
 static void targets_of_grpcs_that_name_one_address_are_taken(void **state)
@@ -96,6 +129,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(addresses_are_taken_apart),
+      cmocka_unit_test(a_sockets_path_is_what_it_was_when_the_program_goes_elsewhere),
       cmocka_unit_test(targets_of_grpcs_that_name_one_address_are_taken),
       cmocka_unit_test(a_wrong_address_is_told_what_to_write),
   };

@@ -507,6 +507,7 @@ static rv_code open_listeners(rv_grpc_server *server, const rv_grpc_server_confi
   for (size_t i = 0; i < config->num_addresses; i++) {
     rv_address address;
     rv_code code = rv_address_parse(config->addresses[i], &address, err);
+    if (code == RV_OK) rv_address_from_root(&address);
     if (code == RV_OK) code = rv_listener_open(&address, &server->listener[i], err);
     if (code != RV_OK) return code;
     rv_listener *listener = &server->listener[server->num_listeners++];

@@ -211,3 +211,14 @@ def test_local_clients_of_any_server(tmp_path):
         with reverie.Server([make_table()], **options) as server:
             server.localhost_client().add("t", 1)
             assert reverie.Client(server).server_info()["t"].current_size == 1
+
+
+def test_a_sockets_relative_path_stays_what_it_was_when_the_program_goes_elsewhere(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with reverie.Server([make_table()], address="unix:socket") as server:
+        client = reverie.Client("unix:socket")
+        monkeypatch.chdir("elsewhere")
+        client.add("t", 1, timeout=10)  # connects now
+        assert client.server_address == server.address == "unix:socket"
+    assert not (tmp_path / "socket").exists()
