@@ -168,6 +168,45 @@ def test_calls_without_a_deadline_wait_for_the_server_to_come_back(fallible):
     assert sample.join() in ([3], 3)
 
 
+WAITING = {
+    "add": ("q", "inserts", lambda client, _: client.add("q", 2, timeout=None)),
+    "add_batch": ("q", "inserts", lambda client, _: client.add_batch("q", np.arange(2), timeout=None)),
+    "insert": ("q", "inserts", lambda client, _: client.insert([np.int64(2)], {"q": 1.0})),
+    "flush": ("q", "inserts", lambda _, writer: (item(writer, "q", 2), writer.flush())),
+    "sample_batch": ("t", "samples", lambda client, _: client.sample_batch("t", 1, timeout=None)),
+    "batches": ("t", "samples", lambda client, _: next(client.batches("t", 1, timeout=None))),
+    "sample": ("t", "samples", lambda client, _: next(client.sample("t"))),
+}
+BACK = {
+    "without the table": (
+        ["--table", "name=other"],
+        reverie.errors.NotFoundError,
+        'table "[qt]" was not found; the store has "other"',
+    ),
+    "with identities": (TABLES, reverie.errors.UnauthenticatedError, "the server asks who calls; give the client a token"),
+}
+
+
+@pytest.mark.parametrize(("tables", "error", "words"), BACK.values(), ids=BACK)
+def test_who_waits_without_a_deadline_hears_what_the_server_that_comes_back_refuses(fallible, tmp_path, tables, error, words):
+    fallible.start()
+    watcher = reverie.Client(fallible.address)
+    watcher.add("q", 1)
+    calls = {"inserts": [], "samples": []}
+    for table, kind, call in WAITING.values():
+        client = reverie.Client(fallible.address)
+        calls[kind].append(Call(call, client, client.trajectory_writer(1)))
+        wait_until_waiting(calls[kind], watcher, table, kind)
+    fallible.kill()
+    (tmp_path / "identities.yaml").write_text("identities: [{name: a, token: 0123456789abcdef, rights: {'*': read}}]\n")
+    more = ["--config", str(tmp_path / "identities.yaml")] if error is reverie.errors.UnauthenticatedError else []
+    fallible.server = server_program.Server(*more, "--listen", fallible.address, *tables)
+    for call in calls["inserts"] + calls["samples"]:
+        told = call.join()
+        assert isinstance(told, error), told
+        assert re.search(words, str(told)), told
+
+
 def test_a_server_killed_while_items_stream_in_loses_none_that_was_not_confirmed(fallible):
     fallible.start()
     client = reverie.Client(fallible.address)

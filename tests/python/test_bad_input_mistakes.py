@@ -186,6 +186,37 @@ def test_ctrl_c_ends_a_learner_that_waits_for_a_server_elsewhere():
         until(lambda: client.server_info(LONG)["t"].num_waiting_samples == 0)
 
 
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_a_client_without_files_to_open_says_so_and_goes_on_once_there_are_some(shared_memory):
+    program = f"""
+    import os, resource, sys, reverie
+    client, held, told = reverie.Client(sys.argv[1], shared_memory={shared_memory}), [], set()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    try:
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        pass
+    timeout = 0.1
+    while timeout < 60:
+        try:
+            client.add("t", 1, timeout=timeout)
+            break
+        except reverie.ReverieError as error:
+            if "limit of open files" in str(error):
+                told.add(type(error).__name__)
+                os.close(held.pop())
+            else:  # on a busy machine it has not tried yet
+                assert isinstance(error, reverie.DeadlineExceededError), error
+                timeout *= 1.5
+    print(*sorted(told), len(client.sample_batch("t", 1)))
+    """
+    with server_program.Server("--port", "0", "--table", "name=t") as server:
+        process = start(program, server.address)
+        output, errors = process.communicate(timeout=2 * LONG)
+    assert (output, errors) == ("DeadlineExceededError ResourceExhaustedError 1\n", "")
+
+
 def test_a_forked_child_is_told_that_it_has_only_a_copy_of_the_server():
     program = """
     import os, reverie

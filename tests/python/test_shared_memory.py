@@ -9,6 +9,7 @@ import itertools
 import os
 import pathlib
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -444,6 +445,51 @@ def test_what_killed_writers_had_of_the_servers_memory_comes_back():
             sharing_client(server.address)  # the server looks when somebody comes
     finally:
         server.stop()
+
+
+UNTIL_TOLD = """
+import itertools, os, sys, numpy as np, reverie
+noise = np.random.default_rng(1).integers(0, 1 << 32, 10000, dtype=np.uint32)
+with reverie.Client(sys.argv[1], peer_timeout=1).trajectory_writer(1) as writer:
+    for number in itertools.count():
+        writer.append([noise ^ np.uint32(number)])
+        writer.create_item("t", float(number), [writer.history[0][-1:]])
+        if number % 10 == 9:
+            writer.flush()
+        if number == 1000:
+            print("begun", flush=True)
+        if os.path.exists(sys.argv[2]):
+            break
+    writer.flush()
+    print(number + 1, writer.status().reconnects)
+"""
+
+
+def test_a_writer_that_stood_still_until_it_was_taken_for_gone_goes_on_where_it_was(tmp_path):
+    """What it was putting into the server's memory meanwhile, where others' rows may be by now, is its own."""
+    end = tmp_path / "end"
+    with reverie.Server([make_table(max_size=200)], address="127.0.0.1:0", peer_timeout=1) as server:
+        client = sharing_client(server.address)
+        command = [sys.executable, "-c", UNTIL_TOLD, server.address, str(end)]
+        writers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        try:
+            for writer in writers:
+                assert writer.stdout.readline() == "begun\n"
+            for _ in range(2):
+                writers[0].send_signal(signal.SIGSTOP)
+                until = time.monotonic() + 2.5
+                while time.monotonic() < until:
+                    check_rows(client.sample_batch("t", 64, timeout=60).data[0])
+                writers[0].send_signal(signal.SIGCONT)
+                for _ in range(100):
+                    check_rows(client.sample_batch("t", 64, timeout=60).data[0])
+            end.touch()
+            told = [[int(word) for word in writer.communicate(timeout=120)[0].split()] for writer in writers]
+        finally:
+            for writer in writers:
+                writer.kill()
+        assert client.server_info(60)["t"].rate_limiter_info.insert_stats.completed == sum(items for items, _ in told)
+        assert told[0][1] >= 2, "it was taken for gone each time"
 
 
 def test_what_was_sampled_stays_when_the_server_has_gone():
