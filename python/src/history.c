@@ -115,7 +115,7 @@ static int add_slice(const history_object *self, PyObject *slice, int64_t rows, 
   int open_start = slice_field_is_none(slice, "start");
   int open_stop = open_start > 0 ? slice_field_is_none(slice, "stop") : 0;
   if (open_start < 0 || open_stop < 0) return -1;
-  if (open_start == 0 && start > rows) {
+  if (open_start == 0 && (start > rows || start < -rows)) { /* fewer rows than were asked for would be another item */
     PyErr_Format(PyExc_ValueError, "history of %R: the slice starts at row %zd, there are %lld rows", self->path, start,
                  (long long)rows);
     return -1;
@@ -231,7 +231,7 @@ static PyType_Slot history_slots[] = {
     {Py_tp_doc,
      "A column of a writer's history. Rows are numbered from the episode's start, or negative from the end; an int gives a\n"
      "squeezed TrajectoryColumn, a slice or a list of ints one with a time dimension. Of the rows only the last\n"
-     "num_keep_alive_refs are kept; an open start (`col[:-1]`) begins at the first that is."},
+     "num_keep_alive_refs are kept; an open start (`col[:-1]`) begins at the first that is, and any other must be at a row."},
     {Py_tp_dealloc, CORE_SLOT(history_dealloc)},
     {Py_tp_traverse, CORE_SLOT(history_traverse)},
     {Py_tp_repr, CORE_SLOT(history_repr)},

@@ -239,6 +239,25 @@ def test_slices_that_start_past_the_end(column):
         column[6:]
 
 
+@pytest.mark.parametrize("index", [slice(-6, None), slice(-7, -1), slice(-6, 0), slice(-6, None, 2), slice(-(2**70), None)])
+def test_slices_that_start_before_the_first_row(column, index):
+    with pytest.raises(ValueError, match=r"starts at row -\d+, there are 5 rows"):
+        column[index]
+
+
+def test_an_episode_too_short_for_a_slice_makes_no_shorter_item(client):
+    writer = client.trajectory_writer(4)
+    for value in range(2):
+        writer.append({"a": value})
+        with pytest.raises(ValueError, match="starts at row -3"):
+            writer.history["a"][-3:]
+    writer.append({"a": 2})
+    assert writer.history["a"][-3:].numpy().tolist() == [0, 1, 2]
+    writer.end_episode()
+    with pytest.raises(ValueError, match="starts at row -3, there are 0 rows"):
+        writer.history["a"][-3:]
+
+
 @pytest.mark.parametrize("index", [np.int64(1), (1, 2), np.array([1]), None, 1.5, "a", [np.int64(1)]])
 def test_indices_of_other_kinds(column, index):
     with pytest.raises(TypeError, match="indices"):
@@ -324,7 +343,7 @@ def test_a_column_of_an_empty_history_has_length_zero(writer):
     assert len(writer.history["a"]) == 0
     with pytest.raises(IndexError):
         writer.history["a"][0]
-    assert len(writer.history["a"][-2:]) == 0
+    assert len(writer.history["a"][:]) == 0
 
 
 def test_a_step_may_have_another_kind_of_mapping_or_sequence_than_the_first(client):
