@@ -1,9 +1,13 @@
 #include "net/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -84,14 +88,48 @@ static bool is_stale(const rv_sockaddr *name, const char *path)
   return error == ECONNREFUSED;
 }
 
+/* Of two servers that begin at once, one would take the other's socket for left over, before that listens, or take it away where the one that
+ * was left over had been: so one waits for the other. Somebody may hold the lock who is no server: after two seconds it is done
+ * without, as where there is no such lock. Negative: none. */
+static int lock_directory_of(const char *path)
+{
+  enum { TRIES = 400 };
+  const struct timespec pause = {.tv_nsec = 5000000};
+  char directory[sizeof((rv_address *)NULL)->path];
+  snprintf(directory, sizeof directory, "%s", path);
+  char *slash = strrchr(directory, '/');
+  if (slash == NULL)
+    snprintf(directory, sizeof directory, ".");
+  else
+    slash[slash == directory ? 1 : 0] = '\0';
+  int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+    if ((errno != EWOULDBLOCK && errno != EINTR) || i == TRIES) {
+      close(fd);
+      return -1;
+    }
+    nanosleep(&pause, NULL);
+  }
+  return fd;
+}
+
+static void unlock_directory(int fd)
+{
+  if (fd < 0) return;
+  flock(fd, LOCK_UN); /* a child that was forked meanwhile has a copy */
+  close(fd);
+}
+
 static int listen_on_file(rv_listener *listener, const rv_sockaddr *name)
 {
   const char *path = listener->address.path;
+  const int lock = path[0] != '@' ? lock_directory_of(path) : -1;
   int error = listen_on(listener, name);
   if (error == EADDRINUSE && path[0] != '@' && is_stale(name, path)) {
     unlink(path);
     error = listen_on(listener, name);
   }
+  unlock_directory(lock);
   struct stat info;
   if (error == 0 && path[0] != '@' && lstat(path, &info) == 0) {
     listener->device = info.st_dev;
