@@ -160,13 +160,18 @@ def _at(value: Any, path: _Path) -> Any:
     return value
 
 
+def _place(path: _Path) -> str:
+    """What an error begins with; data that is one column has no place in it."""
+    return f"{path!r}: " if path else ""
+
+
 def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[Any, Any]:
     try:
         found = np.asarray(value)
         if found.dtype.kind in "SU":  # which would take the zeros at a text's end for padding
             found = np.asarray(value, object)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{path!r}: a {type(value).__name__} cannot be made an array of: {error}") from None
+        raise TypeError(f"{_place(path)}a {type(value).__name__} cannot be made an array of: {error}") from None
     if dtype is None or found.dtype == dtype or not _is_plain(value):
         return found
     bounds = _bounds(dtype)
@@ -178,7 +183,7 @@ def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[A
         least, largest = bounds
         for number in (found.min(), found.max()) if found.size > 0 else ():
             if not least <= int(number) <= largest:
-                raise ValueError(f"{path!r}: the integer {number} does not fit into {dtype}")
+                raise ValueError(f"{_place(path)}the integer {number} does not fit into {dtype}")
         return found.astype(dtype)
     # ml_dtypes' floats have kinds of their own, and so have its integers
     if bounds is None and ((found.dtype.kind in "iuf" and dtype.kind not in "biuOSUT") or found.dtype.kind == dtype.kind == "c"):
@@ -186,7 +191,7 @@ def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[A
             made = found.astype(dtype)
         lost = found[np.isfinite(found) & ~np.isfinite(made)]
         if len(lost) > 0:
-            raise ValueError(f"{path!r}: the number {lost[0]} does not fit into {dtype}")
+            raise ValueError(f"{_place(path)}the number {lost[0]} does not fit into {dtype}")
         return made
     return found
 

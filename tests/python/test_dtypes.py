@@ -398,3 +398,16 @@ def test_the_error_of_data_that_is_one_leaf_names_no_place_in_it(connect, value,
             call("t", value)
     with pytest.raises(TypeError, match=f"^{words}"):
         client.insert(value, {"t": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("uint8", [1, 256], "the integer 256"),
+        ("float32", [1e300], "the number 1e"),
+        ("float32", [[1.0], [1.0, 2.0]], "a list cannot"),
+    ],
+)
+def test_the_error_of_a_list_that_is_the_one_column_names_no_place_in_it(connect, name, given, words):
+    with pytest.raises((TypeError, ValueError), match=f"^{words}"):
+        connect(make_table(signature=reverie.TensorSpec([], name))).add_batch("t", given)
