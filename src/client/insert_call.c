@@ -15,6 +15,7 @@
 #define WRITER_ID "reverie-writer"
 #define PACKS "reverie-packs"
 #define MAX_MESSAGE "reverie-max-message"
+#define REFUSED_CHUNK "reverie-refused-chunk"
 
 /* So far a confirmation's item is looked for from the oldest on. */
 enum { LOOK_AHEAD = 8 };
@@ -171,9 +172,8 @@ void rv_insert_stream_requeue(rv_insert_stream *stream)
   stream->sent_count = 0;
 }
 
-void rv_insert_stream_give_up_first(rv_insert_stream *stream, rv_code code, const char *message)
+void rv_insert_stream_give_up(rv_insert_stream *stream, rv_stream_item *item, rv_code code, const char *message)
 {
-  rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
   char doubt[RV_ERROR_MESSAGE_MAX];
   forget_slot(stream, item);
   rv_stream_item_unpin(item);
@@ -190,8 +190,9 @@ void rv_insert_stream_give_up_first(rv_insert_stream *stream, rv_code code, cons
 static void fail_sent(rv_insert_stream *stream, rv_code code, const char *message)
 {
   for (bool any = false; !rv_list_empty(&stream->queue); any = true) {
-    if (any && RV_CONTAINER(stream->queue.next, rv_stream_item, link)->sequence == 0) break;
-    rv_insert_stream_give_up_first(stream, code, message);
+    rv_stream_item *first = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
+    if (any && first->sequence == 0) break;
+    rv_insert_stream_give_up(stream, first, code, message);
   }
 }
 
@@ -233,6 +234,36 @@ static void note_size(rv_insert_stream *stream, rv_call *call, rv_code code)
   if (bound > 0) stream->max_message = bound;
 }
 
+static rv_stream_item *first_with_chunk(const rv_link *list, uint64_t key)
+{
+  for (const rv_link *link = list->next; link != list; link = link->next) {
+    rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    for (uint32_t i = 0; i < item->num_chunks; i++)
+      if (item->chunks[i]->key == key) return item;
+  }
+  return NULL;
+}
+
+/* The item that brought the chunk for which the server had no room, by which it ended the call. NULL: it ended otherwise. */
+static rv_stream_item *find_refused(rv_insert_stream *stream, rv_call *call)
+{
+  const char *text = rv_call_metadata(call, REFUSED_CHUNK);
+  const size_t digits = text != NULL ? strspn(text, "0123456789") : 0;
+  if (digits == 0 || digits > 20 || text[digits] != '\0') return NULL;
+  const uint64_t key = strtoull(text, NULL, 10);
+  rv_stream_item *item = first_with_chunk(&stream->sent, key);
+  return item != NULL ? item : first_with_chunk(&stream->queue, key);
+}
+
+/* What the server kept for other items may have left this one no room: it is tried once more, on a call that begins without. */
+static void try_again_or_give_up(rv_insert_stream *stream, rv_stream_item *refused, const char *message)
+{
+  if (refused->had_no_room)
+    rv_insert_stream_give_up(stream, refused, RV_RESOURCE_EXHAUSTED, message);
+  else
+    refused->had_no_room = true;
+}
+
 static void retry_later(rv_insert_stream *stream)
 {
   stream->request_bytes = stream->request_bytes / 4 > REQUEST_BYTES_MIN ? stream->request_bytes / 4 : REQUEST_BYTES_MIN;
@@ -259,17 +290,22 @@ static void on_close(rv_call *call, void *user, rv_code code, const char *messag
   }
   rv_insert_stream_drop_held(stream);
   note_size(stream, call, code);
+  rv_stream_item *refused = find_refused(stream, call);
+  const bool in_doubt = refused != NULL && refused->in_doubt;
   if (!is_exhausted(call, code))
     doubt_sent(stream);
-  else if (stream->exhausted_ns == INT64_MAX && !stream->resized)
+  else if (stream->exhausted_ns == INT64_MAX && !stream->resized && refused == NULL)
     stream->exhausted_ns = rv_monotonic_ns(stream->env);
+  if (refused != NULL) refused->in_doubt = in_doubt; /* it is not in by this call */
   rv_insert_stream_requeue(stream);
   char why[128];
   snprintf(why, sizeof why, "%s%s%.90s", rv_code_name(code), message[0] == '\0' ? "" : ": ", message);
   rv_mutex_lock(&stream->mutex);
   memcpy(stream->last_error, why, sizeof why);
   rv_mutex_unlock(&stream->mutex);
-  if (!is_transient(stream, call, code, message)) {
+  if (refused != NULL) {
+    try_again_or_give_up(stream, refused, message);
+  } else if (!is_transient(stream, call, code, message)) {
     fail_sent(stream, code, message);
     rv_insert_stream_take_writer_id(stream);
     stream->exhausted_ns = INT64_MAX;

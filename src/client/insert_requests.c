@@ -181,7 +181,8 @@ static size_t least_message(const rv_insert_stream *stream, const rv_stream_item
 static bool refuse_first(rv_insert_stream *stream)
 {
   const size_t bound = stream->bound_heard || stream->resized ? rv_insert_stream_message_bound(stream) : MESSAGE_BOUND;
-  const size_t least = least_message(stream, RV_CONTAINER(stream->queue.next, rv_stream_item, link));
+  rv_stream_item *first = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
+  const size_t least = least_message(stream, first);
   if (least <= bound) return false;
   char text[RV_ERROR_MESSAGE_MAX];
   if (bound < MESSAGE_BOUND)
@@ -194,7 +195,7 @@ static bool refuse_first(rv_insert_stream *stream)
     snprintf(text, sizeof text,
              "the item needs a message of %zu bytes, and gRPC's messages are smaller than 4 GiB; make its chunks of fewer rows",
              least);
-  rv_insert_stream_give_up_first(stream, RV_RESOURCE_EXHAUSTED, text);
+  rv_insert_stream_give_up(stream, first, RV_RESOURCE_EXHAUSTED, text);
   return true;
 }
 

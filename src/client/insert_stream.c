@@ -219,7 +219,7 @@ static void add(rv_insert_stream *stream, rv_link *items, addition how)
   {
     rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
     item->sequence = 0;
-    item->sent = item->indexed = item->in_doubt = false;
+    item->sent = item->indexed = item->in_doubt = item->had_no_room = false;
     item->gathers = how == GATHERED;
     rv_stream_item_pin(item);
     count++;

@@ -15,7 +15,8 @@
  * update when it is sent again, or, if it has left its table by then, a second insert: at least once.
  *
  * A refused item completes with its error and the others go on (between Reverie's own ends). A status that ends the whole
- * call and is not OK, UNAVAILABLE, CANCELLED or ABORTED fails every item that was sent and not confirmed; the stream then takes a new
+ * call and is not OK, UNAVAILABLE, CANCELLED or ABORTED, and names no chunk that there was no room for (`reverie-refused-chunk`: the item
+ * that brought it is tried once more, then fails alone), fails every item that was sent and not confirmed; the stream then takes a new
  * writer id, begins to number at 1 again and goes on with what was not sent. But whoever hears RESOURCE_EXHAUSTED takes it that nothing
  * was inserted: while an item that an earlier call left in doubt is not answered, that status is no more than UNAVAILABLE. Where a server says
  * nothing else for 30 s, items in doubt fail with RV_UNKNOWN: they may be in.
@@ -117,6 +118,7 @@ typedef struct rv_stream_item {
   bool indexed;      /* it has a slot */
   bool sent;         /* on the present connection */
   bool in_doubt;     /* it was sent on an earlier one, and may be in */
+  bool had_no_room;  /* a server had none for its chunks, beside what it kept for others; */
   bool gathers;      /* it may wait for others that it goes in a pack with */
   uint64_t sequence; /* 0 until it is first sent */
   rv_link link;

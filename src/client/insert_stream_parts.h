@@ -102,8 +102,8 @@ void rv_insert_stream_pump(rv_insert_stream *stream);
 /* Takes what is in the inbox, sends what the call will take, and promises to look again if something is to be expected. A row that others may still
  * refer to is left there until then, if by then it may go in a pack. */
 void rv_insert_stream_look(rv_insert_stream *stream);
-/* The first of the queue fails with that status; one that an earlier call left in doubt does with RV_UNKNOWN. */
-void rv_insert_stream_give_up_first(rv_insert_stream *stream, rv_code code, const char *message);
+/* That item of the queue fails with that status; one that an earlier call left in doubt, where it is RV_RESOURCE_EXHAUSTED, with RV_UNKNOWN. */
+void rv_insert_stream_give_up(rv_insert_stream *stream, rv_stream_item *item, rv_code code, const char *message);
 /* Takes the item off its list and completes it. */
 void rv_insert_stream_finish(rv_stream_item *item, rv_code code, const char *message);
 /* Puts what was sent and not confirmed before what was not sent. */

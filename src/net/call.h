@@ -59,7 +59,7 @@ struct rv_call {
   char method[8];  /* server: "POST", cut */
   char *path;
   rv_metadata_store received; /* the peer's headers and trailers */
-  rv_metadata_store to_send;  /* client: request metadata; server: extra response headers */
+  rv_metadata_store to_send;  /* client: request metadata; server: extra response headers, or trailers once those went out */
   int64_t started_ns, deadline_ns;
   rv_timer timer;
   rv_task task;

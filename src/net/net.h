@@ -129,7 +129,8 @@ bool rv_call_is_over(const rv_call *call);  /* on_close is to come: what is sent
 size_t rv_call_queued(const rv_call *call); /* bytes not yet on their way to the socket, prefixes included */
 /* Server: trailers after what is queued. Nothing can be sent afterwards; on_message is not called any more. */
 void rv_call_finish(rv_call *call, rv_code code, const char *message);
-/* Server: a metadata pair (at most 48) in the response's initial headers; before the first message. Name in lower case. */
+/* Server: a metadata pair (at most 48) in the response's initial headers, or, where these went out (with the first message, or before), in its
+ * trailers; before rv_call_finish. Name in lower case. */
 void rv_call_set_header(rv_call *call, const char *name, const char *value);
 /* Server: what metadata came is let go. */
 void rv_call_drop_metadata(rv_call *call);

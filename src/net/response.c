@@ -11,16 +11,22 @@
 
 enum { MAX_PAIRS = RV_MAX_PAIRS + 5, MESSAGE_CAPACITY = 2048 };
 
+static size_t add_pairs(const rv_call *call, nghttp2_nv *nv)
+{
+  size_t count = 0;
+  const char *name, *value;
+  for (size_t at = 0; count < RV_MAX_PAIRS && rv_metadata_store_next(&call->to_send, &at, &name, &value);)
+    nv[count++] = rv_pair(name, value, NGHTTP2_NV_FLAG_NONE);
+  return count;
+}
+
 static size_t add_headers(const rv_call *call, nghttp2_nv *nv)
 {
   size_t count = 0;
   nv[count++] = rv_pair(":status", "200", RV_PAIR_CONSTANT);
   nv[count++] = rv_pair("content-type", "application/grpc", RV_PAIR_CONSTANT);
   nv[count++] = rv_pair("grpc-accept-encoding", "identity", RV_PAIR_CONSTANT);
-  const char *name, *value;
-  for (size_t at = 0; count < RV_MAX_PAIRS + 3 && rv_metadata_store_next(&call->to_send, &at, &name, &value);)
-    nv[count++] = rv_pair(name, value, NGHTTP2_NV_FLAG_NONE);
-  return count;
+  return count + add_pairs(call, nv + count);
 }
 
 static size_t add_trailers(const rv_call *call, nghttp2_nv *nv, char number[4], char message[MESSAGE_CAPACITY])
@@ -48,6 +54,7 @@ void rv_call_submit_headers(rv_call *call)
   size_t count = add_headers(call, nv);
   call->headers_sent = true;
   check(call, nghttp2_submit_response(call->session->http, call->stream_id, nv, count, &rv_session_data_provider));
+  rv_metadata_store_fini(&call->to_send); /* what is set from now on goes with the trailers */
 }
 
 void rv_call_submit_trailers(rv_call *call)
@@ -58,6 +65,7 @@ void rv_call_submit_trailers(rv_call *call)
   call->trailers_submitted = true;
   if (call->headers_sent) {
     size_t count = add_trailers(call, nv, number, message);
+    count += add_pairs(call, nv + count);
     check(call, nghttp2_submit_trailer(call->session->http, call->stream_id, nv, count));
     return;
   }
@@ -161,7 +169,7 @@ void rv_call_finish(rv_call *call, rv_code code, const char *message)
 
 void rv_call_set_header(rv_call *call, const char *name, const char *value)
 {
-  if (!call->server || call->headers_sent || call->over) return;
+  if (!call->server || call->trailers_submitted || call->over) return;
   size_t name_size = strlen(name), value_size = strlen(value);
   if (nghttp2_check_header_name((const uint8_t *)name, name_size) == 0 || name[0] == ':' ||
       nghttp2_check_header_value((const uint8_t *)value, value_size) == 0) {

@@ -56,10 +56,11 @@ rv_code rv_chunk_map_put(rv_chunk_map *map, const rv_chunk_place *owned_place, r
   if (rv_map_get(&map->index, key) != NULL) goto drop;
   if (bytes > map->max_bytes || map->bytes > map->max_bytes - bytes) {
     code = rv_fail(err, RV_RESOURCE_EXHAUSTED,
-                   "the stream's %zu chunks and chunk %" PRIu64
-                   " take more than the %zu bytes a stream may keep; create items from them, or keep "
-                   "fewer chunks, or raise the server's max_stream_chunk_bytes",
-                   map->count, key, map->max_bytes);
+                   "chunk %" PRIu64
+                   " (%zu bytes) and the stream's %zu chunks for items to come (%zu bytes) are more than the %zu bytes "
+                   "that a stream may keep; make items of fewer steps, or keep fewer chunks, or raise the server's "
+                   "max_stream_chunk_bytes",
+                   key, bytes, map->count, map->bytes, map->max_bytes);
     goto drop;
   }
   code = make_room(map, err);

@@ -1,5 +1,6 @@
 #include "server/insert_stream.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +265,16 @@ static rv_code take_chunk(rv_insert_call *call, rv_span bytes, size_t pinned, rv
   return RV_OK;
 }
 
+/* The stream has no room for that chunk: its writer need not take other items than the one that brings it for what is too large. */
+static rv_code name_chunk(rv_insert_call *call, uint64_t key, rv_code code)
+{
+  if (code != RV_RESOURCE_EXHAUSTED || !call->by_reverie || !rv_server_stream_is_open(&call->stream)) return code;
+  char text[24];
+  snprintf(text, sizeof text, "%" PRIu64, key);
+  rv_call_set_header(call->stream.call, "reverie-refused-chunk", text);
+  return code;
+}
+
 rv_code rv_insert_call_take_chunks(rv_insert_call *call, rv_error *err)
 {
   const size_t pinned = call->message_size > call->message->capacity ? call->message_size : call->message->capacity;
@@ -271,8 +282,10 @@ rv_code rv_insert_call_take_chunks(rv_insert_call *call, rv_error *err)
     rv_span bytes = call->request.chunks[i];
     rv_chunk_place place;
     rv_code code = take_chunk(call, bytes, pinned, &place, err);
-    if (code == RV_OK) code = rv_chunk_map_put(&call->chunks, &place, err);
     if (code != RV_OK) return code;
+    const uint64_t key = place.key;
+    code = rv_chunk_map_put(&call->chunks, &place, err);
+    if (code != RV_OK) return name_chunk(call, key, code);
   }
   return RV_OK;
 }
@@ -317,7 +330,8 @@ static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *da
   size_t num_items = call->request.num_items + call->pack.count;
   if (num_items == 0) {
     rv_insert_items_drop_request(call);
-    return rv_insert_call_count(call, err);
+    code = rv_insert_call_count(call, err);
+    return call->chunks.count > 0 ? name_chunk(call, call->chunks.entries[call->chunks.count - 1].place.key, code) : code;
   } else {
     call->bytes_per_item = call->chunk_bytes / num_items + 1;
     call->chunk_bytes = 0;

@@ -1,4 +1,6 @@
-/* Writers of a server that takes small messages: what fits is in, whatever is written beside it. */
+/* Writers of a server that takes small messages, or keeps few chunks for a stream: what fits is in, whatever is written beside it. */
+#include <time.h>
+
 #include "support/place.h"
 #include "support/rig.h"
 
@@ -7,13 +9,18 @@ enum { N = 300 };
 static test_rig rig;
 static test_place place;
 
+static void connect_client(bool shares)
+{
+  rv_client_config config = {.size = sizeof config, .address = rig.address, .no_shared_memory = !shares};
+  place = (test_place){.client = NULL};
+  OK(rv_client_new(&config, &place.client, error));
+}
+
 static void open_with(size_t max_message_bytes, bool shares)
 {
   rv_table_config table = rig_table("t");
   rig_start_with(&rig, &table, 1, (rv_server_config){.max_message_bytes = max_message_bytes});
-  rv_client_config config = {.size = sizeof config, .address = rig.address, .no_shared_memory = !shares};
-  place = (test_place){.client = NULL};
-  OK(rv_client_new(&config, &place.client, error));
+  connect_client(shares);
 }
 
 static void close_all(void)
@@ -98,12 +105,78 @@ static void a_row_that_is_too_large_costs_no_other(void **state)
   }
 }
 
+static void append_row(rv_writer *writer, rv_random *random)
+{
+  enum { BYTES = 10000 };
+  const int64_t bytes = BYTES;
+  uint8_t row[BYTES];
+  for (int i = 0; i < BYTES; i++) row[i] = (uint8_t)rv_random_below(random, 256);
+  rv_cell cell = {.value = {.dtype = RV_UINT8, .rank = 1, .shape = &bytes, .data = row}};
+  OK(rv_writer_append(writer, &cell, 1, false, error));
+}
+
+static void create_item(rv_writer *writer, const char *table, uint32_t rows)
+{
+  rv_run run = {.count = rows, .first = rv_writer_num_rows(writer) - rows, .stride = 1};
+  rv_item_column of = {.runs = &run, .num_runs = 1};
+  OK(rv_writer_create_item(writer, table, 1, &of, 1, NULL, error));
+}
+
+static int64_t count_failed(rv_writer *writer)
+{
+  rv_writer_status status = {.size = sizeof status};
+  const struct timespec pause = {.tv_nsec = 10000000};
+  for (int i = 0; i < 3000 && status.items_failed == 0; i++) {
+    nanosleep(&pause, NULL);
+    rv_writer_get_status(writer, &status);
+  }
+  return (int64_t)status.items_failed;
+}
+
+/* Those before it wait for their limiter, so they are not confirmed when the server has no room for it. */
+static void an_item_whose_chunks_a_stream_may_not_keep_costs_no_other(void **state)
+{
+  (void)state;
+  enum { BEFORE = 5, BEHIND = 5, ROWS = 80 };
+  const rv_rate_limiter_config open = rv_rate_limiter_min_size(1);
+  for (int shares = 0; shares < 2; shares++) {
+    rv_table_config tables[2] = {place_queue("queue", 1), rig_table("t")};
+    rv_random random;
+    rv_random_init(&random, 1);
+    tables[0].max_size = 100;
+    rig_start_with(&rig, tables, 2, (rv_server_config){.max_stream_chunk_bytes = 512 << 10});
+    connect_client(shares == 1);
+    rv_writer *writer = place_writer(&place, (rv_writer_config){.num_keep_alive_refs = ROWS});
+    for (int i = 0; i < BEFORE; i++) {
+      append_row(writer, &random);
+      create_item(writer, "queue", 1);
+    }
+    rig_wait_for_waiting(&rig, "queue", BEFORE - 1, 0);
+    for (int i = 0; i < ROWS; i++) append_row(writer, &random);
+    create_item(writer, "t", ROWS);
+    assert_int_equal(count_failed(writer), 1);
+    FAILS(RV_RESOURCE_EXHAUSTED, "raise the server's max_stream_chunk_bytes", rv_writer_flush(writer, 0, NULL, error));
+    assert_int_equal(rv_writer_discard_failed(writer), 1);
+    for (int i = 0; i < BEHIND; i++) {
+      append_row(writer, &random);
+      create_item(writer, "t", 1);
+    }
+    OK(rv_client_set_rate_limiter(place.client, "queue", &open, NULL, error));
+    OK(rv_writer_flush(writer, 0, NULL, error));
+    assert_int_equal(place_size(&place, "queue"), BEFORE);
+    assert_int_equal(place_size(&place, "t"), BEHIND);
+    rv_writer_free(writer);
+    close_all();
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(small_rows_are_in_however_little_a_server_takes),
       cmocka_unit_test(large_rows_are_in_where_they_fit),
       cmocka_unit_test(a_row_that_is_too_large_costs_no_other),
+      cmocka_unit_test(an_item_whose_chunks_a_stream_may_not_keep_costs_no_other),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
