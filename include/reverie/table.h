@@ -61,8 +61,7 @@ RV_API rv_code rv_rate_limiter_check(const rv_rate_limiter_config *config, rv_er
 /* A selector of the caller's own. Each function runs under the table's lock: it must not block, call back into Reverie, or
  * take long. `slot` is a small dense number that stands for the item as long as it lives and is used again afterwards. */
 typedef struct rv_selector_ops {
-  size_t size;        /* sizeof(rv_selector_ops) */
-  bool deterministic; /* the same history gives the same choice */
+  size_t size; /* sizeof(rv_selector_ops) */
   rv_code (*create)(const char *options, void **selector, rv_error *err);
   void (*destroy)(void *selector);
   rv_code (*insert)(void *selector, uint32_t slot, uint64_t key, double priority, rv_error *err);

@@ -110,7 +110,7 @@ rv_code rv_selector_custom_new(const rv_selector_ops *ops, const char *options, 
 {
   custom *self = malloc(sizeof *self);
   if (self == NULL) return rv_fail_memory(err, sizeof *self);
-  *self = (custom){.base = {.class = &custom_class, .deterministic = ops->deterministic}, .ops = *ops};
+  *self = (custom){.base = {.class = &custom_class}, .ops = *ops};
   rv_error theirs = {0};
   rv_code code = outcome(ops->create(options, &self->state, &theirs), &theirs, err);
   if (code != RV_OK) {

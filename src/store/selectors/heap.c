@@ -216,7 +216,7 @@ rv_code rv_selector_heap_new(bool highest_first, uint64_t expected, rv_selector 
 {
   heap *self = malloc(sizeof *self);
   if (self == NULL) return rv_fail_memory(err, sizeof *self);
-  *self = (heap){.base = {.class = &heap_class, .deterministic = true}, .highest_first = highest_first};
+  *self = (heap){.base = {.class = &heap_class}, .highest_first = highest_first};
   rv_segarray_init(&self->entries, sizeof(entry), 0, expected);
   rv_segarray_init(&self->places, sizeof(uint32_t), 0xFF, expected);
   *out = &self->base;

@@ -108,8 +108,7 @@ rv_code rv_selector_order_new(bool oldest_first, uint64_t expected, rv_selector 
 {
   order *self = malloc(sizeof *self);
   if (self == NULL) return rv_fail_memory(err, sizeof *self);
-  *self =
-      (order){.base = {.class = &order_class, .deterministic = true}, .oldest_first = oldest_first, .oldest = END, .newest = END};
+  *self = (order){.base = {.class = &order_class}, .oldest_first = oldest_first, .oldest = END, .newest = END};
   rv_segarray_init(&self->nodes, sizeof(node), 0xFF, expected);
   *out = &self->base;
   return RV_OK;

@@ -134,10 +134,6 @@ uint32_t rv_selector_count(const rv_selector *selector)
 {
   return selector->count;
 }
-bool rv_selector_is_deterministic(const rv_selector *selector)
-{
-  return selector->deterministic;
-}
 size_t rv_selector_memory(const rv_selector *selector)
 {
   return selector->class->memory(selector);

@@ -54,7 +54,6 @@ bool rv_selector_draws_many(const rv_selector *selector);
 void rv_selector_clear(rv_selector *selector, rv_blocks *garbage);
 
 uint32_t rv_selector_count(const rv_selector *selector);
-bool rv_selector_is_deterministic(const rv_selector *selector);
 size_t rv_selector_memory(const rv_selector *selector);
 /* How often a registered selector chose what is not there. */
 uint64_t rv_selector_faults(const rv_selector *selector);
@@ -85,7 +84,6 @@ typedef struct rv_selector_class {
 /* Every kind's struct begins with this. */
 struct rv_selector {
   const rv_selector_class *class;
-  bool deterministic;
   uint32_t count; /* present items; kept by each kind */
   uint64_t faults;
 };

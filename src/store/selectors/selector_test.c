@@ -95,7 +95,6 @@ static uint32_t lowest_select(void *state, uint64_t random, double *probability)
 
 static const rv_selector_ops lowest_ops = {
     .size = sizeof(rv_selector_ops),
-    .deterministic = true,
     .create = lowest_create,
     .destroy = free,
     .insert = lowest_insert,
@@ -461,17 +460,6 @@ static void a_registered_selector_that_chooses_what_is_not_there_is_replaced_by_
   rv_selector_free(selector);
 }
 
-static void only_what_repeats_itself_is_called_deterministic(void **state)
-{
-  (void)state;
-  for (size_t c = 0; c < NUM_CONFIGS; c++) {
-    rv_selector *selector = make(&configs[c], 10);
-    bool by_chance = configs[c].kind == RV_SELECTOR_UNIFORM || configs[c].kind == RV_SELECTOR_PRIORITIZED;
-    assert_int_equal(rv_selector_is_deterministic(selector), !by_chance);
-    rv_selector_free(selector);
-  }
-}
-
 static void memory_follows_the_slots_in_use_and_goes_with_them(void **state)
 {
   (void)state;
@@ -512,7 +500,6 @@ int main(void)
       cmocka_unit_test(without_memory_an_insert_fails_and_changes_nothing),
       cmocka_unit_test(a_registered_selector_may_refuse_and_says_so),
       cmocka_unit_test(a_registered_selector_that_chooses_what_is_not_there_is_replaced_by_chance),
-      cmocka_unit_test(only_what_repeats_itself_is_called_deterministic),
       cmocka_unit_test(memory_follows_the_slots_in_use_and_goes_with_them),
       cmocka_unit_test(a_prioritized_item_takes_less_than_eleven_bytes),
   };
