@@ -77,6 +77,25 @@ class Differences:
         return out
 
     @staticmethod
+    def an_item_of_another_dtype_that_nobody_checked(module, client):
+        writer = client.trajectory_writer(num_keep_alive_refs=1, validate_items=False)
+        writer.append([np.float32(1)])
+        writer.create_item("signed", 1.0, [writer.history[0][-1]])
+        out = [outcome(lambda: writer.flush(timeout_ms=60_000))]
+        writer.close()
+        count = client.server_info()["signed"].current_size
+        return [*out, count, outcome(lambda: [list(client.sample("signed", 1, emit_timesteps=False)) for _ in range(count)])]
+
+    @staticmethod
+    def a_refused_append_of_a_new_column(module, client):
+        writer = client.trajectory_writer(num_keep_alive_refs=2)
+        writer.append({"a": np.int64(1)})
+        out = [outcome(lambda: writer.append({"a": np.float32(2), "b": np.float32(2)}), "wrong dtype")]
+        out.append(outcome(lambda: writer.append({"b": np.int64(2)}), "wrong dtype"))
+        writer.close()
+        return out
+
+    @staticmethod
     def names_that_are_not_the_signatures(module, client):
         return outcome(lambda: client.insert({"b": np.int64(1)}, {"signed": 1.0}))
 
@@ -206,6 +225,17 @@ STATED = {
         "client",
         [raised("RuntimeError"), raised("RuntimeError")],
         [raised("RuntimeError"), raised()],
+    ),
+    "an_item_of_another_dtype_that_nobody_checked": {
+        "T>T": [raised(), 1, raised()],
+        "T>O": [raised("ValueError"), 0, raised()],
+        "O>T": [raised(), 1, raised("ValueError")],
+        "O>O": [raised("ValueError"), 0, raised()],
+    },
+    "a_refused_append_of_a_new_column": (
+        "client",
+        [raised("ValueError", says=["wrong dtype"]), raised("ValueError", says=["wrong dtype"])],
+        [raised("ValueError", says=["wrong dtype"]), raised()],
     ),
     "names_that_are_not_the_signatures": ("client", raised(), raised("ValueError")),
     "a_modulo_that_is_not_compared_for_equality": ("client", raised(), raised("ValueError")),

@@ -17,6 +17,7 @@ from matrix_differences import Differences
 from matrix_errors import Errors
 from matrix_info import Info
 from matrix_limits import Limiter, Selector, Timeouts
+from matrix_random import RandomCheckpoints, RandomPrograms
 from matrix_shapes import SharedChunks, Structured, TrajectoryShapes
 from matrix_tensorflow import Dataset, TensorFlowClient
 
@@ -41,5 +42,7 @@ OPERATIONS = {
         Errors,
         Checkpoint,
         Differences,
+        RandomPrograms,
+        RandomCheckpoints,
     )
 }
