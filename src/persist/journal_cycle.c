@@ -353,6 +353,20 @@ static bool run_cycle(rv_journal *journal, cycle *now)
   return fine;
 }
 
+/* An empty group behind the last: its header says that everything was on the disk, so that what cannot be read later is damage and no torn
+ * tail. Where it cannot be written, only that is not known: every change is there. */
+static void mark_end(rv_journal *journal)
+{
+  const rv_pieces nothing = {.count = 0};
+  rv_journal_file *file = &journal->file;
+  rv_error err;
+  int number;
+  if (file->file < 0 || atomic_load(&journal->abandoned)) return;
+  rv_code code = rv_journal_file_put(file, &nothing, 0, &number, &err);
+  if (code == RV_OK) code = rv_journal_file_sync(file, &number, &err);
+  if (code != RV_OK) rv_journal_file_give_up(file);
+}
+
 void *rv_journal_run(void *argument)
 {
   rv_journal *journal = argument;
@@ -362,6 +376,7 @@ void *rv_journal_run(void *argument)
     begin_cycle(journal, &now);
     fine = run_cycle(journal, &now);
   } while (fine && !now.last);
+  if (fine) mark_end(journal);
   rv_mutex_lock(&journal->lock);
   journal->stopped = true;
   rv_cond_broadcast(&journal->done);

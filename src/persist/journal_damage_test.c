@@ -196,6 +196,48 @@ static void a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what
   disk_fini(&d);
 }
 
+/* A clean end was told to whoever ended the server: what it wrote last is no torn tail, whatever happens to it afterwards. */
+static void a_flip_in_any_group_after_a_clean_end_is_reported(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char name[RV_JOURNAL_NAME_MAX];
+  uint8_t *bytes;
+  rv_group_header group;
+  size_t with_rows = 0;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1), again;
+  last_segment_name(&d, name);
+  for (int i = 0; i < 3; i++) {
+    add_rows(rv_store_table(j.store, 0), 1, i);
+    sync_all(&j);
+  }
+  close_all(&j);
+  size_t all = read_bytes(d.journal, name, &bytes);
+  for (size_t at = RV_JOURNAL_SEGMENT_HEADER; at < all; at += RV_JOURNAL_GROUP_HEADER + group.bytes) {
+    assert_true(rv_group_header_get(bytes + at, all - at, &group));
+    if (group.changes == 0) continue;
+    const size_t flips[] = {at + 12, at + RV_JOURNAL_GROUP_HEADER + group.bytes - 1};
+    for (size_t i = 0; i < 2; i++) {
+      disk copy = copy_of(&d, "copy");
+      bytes[flips[i]] ^= 0x10;
+      write_bytes(copy.journal, name, bytes, all);
+      bytes[flips[i]] ^= 0x10;
+      assert_int_equal(try_open(&copy, (how){.mode = 0}, &config, 1, &again, &err), RV_DATA_LOSS);
+      assert_non_null(strstr(err.message, "cannot be read"));
+      assert_non_null(strstr(err.message, "salvage"));
+      again = open_with(&copy, (how){.salvage = true}, &config, 1);
+      assert_int_equal(size_of(again.store, 0), 2);
+      close_all(&again);
+      disk_fini(&copy);
+    }
+    with_rows++;
+  }
+  assert_int_equal(with_rows, 3);
+  free(bytes);
+  disk_fini(&d);
+}
+
 static void a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without(void **state)
 {
   rv_error err;
@@ -294,18 +336,20 @@ static void a_last_segment_whose_beginning_was_torn_costs_nothing(void **state)
   add_rows(rv_store_table(j.store, 0), 3, 0);
   close_all(&j);
   j = open_with(&d, (how){.mode = 0}, &config, 1);
+  disk killed = copy_of(&d, "killed"); /* while it lives: what ends in order says that this was on the disk */
   close_all(&j);
-  last_segment_name(&d, name);
-  size_t size = read_bytes(d.journal, name, &bytes);
+  last_segment_name(&killed, name);
+  size_t size = read_bytes(killed.journal, name, &bytes);
   assert_true(rv_group_header_get(bytes + RV_JOURNAL_SEGMENT_HEADER, size - RV_JOURNAL_SEGMENT_HEADER, &group));
   size_t second = RV_JOURNAL_SEGMENT_HEADER + RV_JOURNAL_GROUP_HEADER + group.bytes;
   assert_true(size > second); /* written together with the first */
   memset(bytes, 0, second);
-  write_bytes(d.journal, name, bytes, size);
+  write_bytes(killed.journal, name, bytes, size);
   free(bytes);
-  j = open_with(&d, (how){.mode = 0}, &config, 1);
+  j = open_with(&killed, (how){.mode = 0}, &config, 1);
   assert_int_equal(size_of(j.store, 0), 3);
   close_all(&j);
+  disk_fini(&killed);
   disk_fini(&d);
 }
 
@@ -464,6 +508,7 @@ int main(void)
       WITH_DISK(a_journal_of_before_whose_groups_have_no_salt_is_read),
       WITH_DISK(a_segment_of_before_whose_header_is_damaged_keeps_its_groups),
       WITH_DISK(a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs),
+      WITH_DISK(a_flip_in_any_group_after_a_clean_end_is_reported),
       WITH_DISK(a_missing_segment_or_checkpoint_is_reported_and_salvage_goes_on_without),
       WITH_DISK(a_checkpoint_that_was_saved_without_the_journal_is_not_mixed_with_it),
       WITH_DISK(a_link_to_the_journal_with_any_damage_is_none),
