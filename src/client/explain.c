@@ -9,10 +9,12 @@
 /* For the answer: so long, no longer. */
 #define ASK_SERVER_MS 80
 
-static const char *journal_reason(const rv_server_info *server, char *out, size_t capacity)
+/* An insert waits for room in what the journal has yet to write, or is in the table and waits for the disk: which of both the server does not say. */
+static const char *journal_reason(const rv_server_info *server, bool insert, char *out, size_t capacity)
 {
   bool fault = server->journal_fault[0] != '\0';
-  snprintf(out, capacity, "waits for the server's journal%s%s", fault ? ": " : "", server->journal_fault);
+  snprintf(out, capacity, "waits for the server's journal%s%s%s", insert ? ", and may be in the table already" : "",
+           fault ? ": " : "", server->journal_fault);
   return out;
 }
 
@@ -35,10 +37,10 @@ static const char *other_reason(const rv_server_info *server, const rv_table_inf
 {
   for (size_t i = 0; i < info->num_waiting; i++) {
     if (info->waiting[i].is_insert != insert || info->waiting[i].is_change) continue;
-    if (info->waiting[i].reason == RV_WAIT_JOURNAL) return journal_reason(server, out, capacity);
+    if (info->waiting[i].reason == RV_WAIT_JOURNAL) return journal_reason(server, insert, out, capacity);
     if (info->waiting[i].reason == RV_WAIT_MEMORY) return memory_reason(&server->memory, out, capacity);
   }
-  return insert && server->journal_fault[0] != '\0' ? journal_reason(server, out, capacity) : NULL;
+  return insert && server->journal_fault[0] != '\0' ? journal_reason(server, insert, out, capacity) : NULL;
 }
 
 static bool explain(const rv_server_info *server, const rv_table_info *info, bool insert, char *out, size_t capacity)
