@@ -25,10 +25,11 @@ struct rv_channel {
   rv_tls *tls;             /* NULL: none */
   char *authorization;     /* NULL: none */
   rv_connector *connector; /* connecting */
-  rv_session *session;     /* the one for new calls; perhaps not ready yet */
-  rv_link sessions;        /* this one, and those that the server shuts down */
-  rv_link calls;           /* all that have not got their on_close */
-  rv_link waiting;         /* those without a stream, first come first served */
+  size_t first; /* of the addresses that a name stands for: where something listens that is no server, the next comes first */
+  rv_session *session; /* the one for new calls; perhaps not ready yet */
+  rv_link sessions;    /* this one, and those that the server shuts down */
+  rv_link calls;       /* all that have not got their on_close */
+  rv_link waiting;     /* those without a stream, first come first served */
   rv_timer retry;
   int64_t backoff_ns, not_before_ns, ready_ns;
   unsigned attempts; /* failed ones since the last connection */
@@ -137,10 +138,12 @@ static void on_gone(void *owner, rv_session *session, bool ready, const char *me
   rv_channel *channel = owner;
   bool current = session == channel->session;
   let_go(channel, session);
-  if (current && !ready)
+  if (current && !ready) {
+    channel->first++;
     fail_attempt(channel, message);
-  else
+  } else {
     ask_for_connection(channel);
+  }
 }
 
 static const rv_session_owner session_events = {
@@ -181,7 +184,8 @@ static void on_connected(void *user, int fd, rv_rings *owned_rings, const char *
 static void connect_now(rv_channel *channel)
 {
   if (channel->attempts == 0) set_state(channel, "connecting to %s", channel->address.text);
-  channel->connector = rv_connector_start(channel->loop, &channel->address, channel->shares_memory, on_connected, channel);
+  channel->connector =
+      rv_connector_start(channel->loop, &channel->address, channel->first, channel->shares_memory, on_connected, channel);
   if (channel->connector == NULL) fail_attempt(channel, "out of memory for a connection");
 }
 

@@ -19,7 +19,7 @@ struct rv_connector {
   void *user;
   rv_lookup *lookup; /* NULL: none is under way */
   rv_sockaddr *found;
-  size_t count, next;
+  size_t first, count, next; /* the last two: how many, and how many were tried */
   int fd;
   bool wants_rings;
   rv_rings rings;     /* given */
@@ -78,6 +78,11 @@ static const char *advice(const rv_connector *connector, int error)
   return "is the address right?";
 }
 
+static const rv_sockaddr *found_at(const rv_connector *connector, size_t number)
+{
+  return &connector->found[(connector->first + number) % connector->count];
+}
+
 /* This address cannot be reached; the last one's reason is told. */
 static void note_failure(rv_connector *connector, int error)
 {
@@ -85,7 +90,7 @@ static void note_failure(rv_connector *connector, int error)
   stop_waiting(connector);
   if (connector->fd >= 0) close(connector->fd);
   connector->fd = -1;
-  if (connector->count > 1) rv_sockaddr_format(&connector->found[connector->next - 1], peer);
+  if (connector->count > 1) rv_sockaddr_format(found_at(connector, connector->next - 1), peer);
   snprintf(connector->message, sizeof connector->message, "cannot connect to %.120s: %s%s%s%s (%s)", connector->address.text,
            error == ECONNREFUSED ? "connection refused" : strerror(error), peer[0] != '\0' ? " [" : "", peer,
            peer[0] != '\0' ? "]" : "", advice(connector, error));
@@ -204,7 +209,7 @@ static void try_next(rv_task *task)
     finish(connector, -1);
     return;
   }
-  const rv_sockaddr *address = &connector->found[connector->next++];
+  const rv_sockaddr *address = found_at(connector, connector->next++);
   bool may_ask = connector->wants_rings && !connector->refused;
   connector->refused = false;
   if (may_ask && !connector->address.is_unix) connector->fd = rv_shortcut_connect(address);
@@ -265,12 +270,14 @@ static bool begin(rv_connector *connector)
   return connector->lookup != NULL;
 }
 
-rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address, bool wants_rings, rv_connected *done, void *user)
+rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address, size_t first, bool wants_rings, rv_connected *done,
+                                 void *user)
 {
   rv_connector *connector = calloc(1, sizeof *connector);
   if (connector == NULL) return NULL;
   connector->loop = loop;
   connector->address = *address;
+  connector->first = first;
   connector->wants_rings = wants_rings;
   connector->done = done;
   connector->user = user;

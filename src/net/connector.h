@@ -1,4 +1,5 @@
-/* One attempt to reach an address: resolves its name, then tries each address it stands for, one after another. */
+/* One attempt to reach an address: resolves its name, then tries each address it stands for, one after another, from number `first` on, modulo how
+ * many there are. */
 #ifndef RV_NET_CONNECTOR_H
 #define RV_NET_CONNECTOR_H
 
@@ -17,7 +18,8 @@ typedef struct rv_connector rv_connector;
 /* `done` gets a connected socket, and rings where the server gave them (NULL: none), or -1 and a sentence; it comes once, from the loop,
  * unless the attempt is cancelled. The connector then frees itself. NULL: out of memory. */
 typedef void rv_connected(void *user, int owned_fd, rv_rings *owned_rings, const char *message);
-rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address, bool wants_rings, rv_connected *done, void *user);
+rv_connector *rv_connector_start(rv_loop *loop, const rv_address *address, size_t first, bool wants_rings, rv_connected *done,
+                                 void *user);
 void rv_connector_cancel(rv_connector *connector);
 
 #endif
