@@ -45,7 +45,7 @@ static const char *other_reason(const rv_server_info *server, const rv_table_inf
 
 static bool explain(const rv_server_info *server, const rv_table_info *info, bool insert, char *out, size_t capacity)
 {
-  char sentence[320];
+  char sentence[384];
   const rv_rate_limiter limiter = {.config = info->rate_limiter,
                                    .inserts = info->inserts,
                                    .samples = info->samples,
