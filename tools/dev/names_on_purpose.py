@@ -14,6 +14,8 @@ _INTERNAL = "the compiled layer's object, which has no counterpart here"
 REASONS = {
     "reverb.Writer": _MADE_BY.format("writer"),
     "reverb.client.Writer": _MADE_BY.format("writer"),
+    "reverb.TrajectoryWriter": _MADE_BY.format("trajectory_writer"),
+    "reverb.trajectory_writer.TrajectoryWriter": _MADE_BY.format("trajectory_writer"),
     "reverb.structured_writer.StructuredWriter": _MADE_BY.format("structured_writer"),
     "reverb.item_selectors.MaxHeap": "a class, so that `isinstance` takes it; called alike",
     "reverb.item_selectors.MinHeap": "a class, so that `isinstance` takes it; called alike",
