@@ -126,14 +126,21 @@ void rv_insert_stream_take_writer_id(rv_insert_stream *stream)
   stream->server_state[0] = '\0'; /* no server has answered this id yet: one that does not know it has not forgotten it */
 }
 
+/* False: the server has not said it, or no number of so many digits at most. */
+static bool get_number(rv_call *call, const char *name, size_t most_digits, uint64_t *out)
+{
+  const char *text = rv_call_metadata(call, name);
+  const size_t digits = text != NULL ? strspn(text, "0123456789") : 0;
+  if (digits == 0 || digits > most_digits || text[digits] != '\0') return false;
+  *out = strtoull(text, NULL, 10);
+  return true;
+}
+
 /* What the server takes in one message; 0: it has not said it, or nonsense. */
 static size_t message_bound_of(rv_call *call)
 {
-  const char *text = rv_call_metadata(call, MAX_MESSAGE);
-  const size_t digits = text != NULL ? strspn(text, "0123456789") : 0;
-  if (digits == 0 || digits > 18 || text[digits] != '\0') return 0;
-  const size_t bound = strtoull(text, NULL, 10);
-  return bound >= RV_LEAST_MAX_MESSAGE ? bound : 0;
+  uint64_t bound;
+  return get_number(call, MAX_MESSAGE, 18, &bound) && bound >= RV_LEAST_MAX_MESSAGE ? bound : 0;
 }
 
 static void on_headers(rv_call *call, void *user)
@@ -247,10 +254,8 @@ static rv_stream_item *first_with_chunk(const rv_link *list, uint64_t key)
 /* The item that brought the chunk for which the server had no room, by which it ended the call. NULL: it ended otherwise. */
 static rv_stream_item *find_refused(rv_insert_stream *stream, rv_call *call)
 {
-  const char *text = rv_call_metadata(call, REFUSED_CHUNK);
-  const size_t digits = text != NULL ? strspn(text, "0123456789") : 0;
-  if (digits == 0 || digits > 20 || text[digits] != '\0') return NULL;
-  const uint64_t key = strtoull(text, NULL, 10);
+  uint64_t key;
+  if (!get_number(call, REFUSED_CHUNK, 20, &key)) return NULL;
   rv_stream_item *item = first_with_chunk(&stream->sent, key);
   return item != NULL ? item : first_with_chunk(&stream->queue, key);
 }

@@ -18,7 +18,8 @@ typedef struct rv_listener {
   ino_t inode;
 } rv_listener;
 
-/* Blocks while a name is resolved, and, of a socket file, while another server begins in its directory (at most two seconds). The sentence names the address, the reason and a remedy. */
+/* Blocks while a name is resolved, and, of a socket file, while another server begins in its directory (at most two seconds). The sentence names
+ * the address, the reason and a remedy. */
 rv_code rv_listener_open(const rv_address *address, rv_listener *out, rv_error *err);
 /* Shortcuts beside a TCP address. 0; EADDRINUSE: others listen at one of the names, where clients may meet them instead; another errno: there
  * are not all. */

@@ -93,13 +93,13 @@ static void a_seed_draws_the_same_everywhere(void **state)
   (void)state;
   const rv_selector_config uniform = {.kind = RV_SELECTOR_UNIFORM}, oldest = {.kind = RV_SELECTOR_FIFO},
                            lowest = {.kind = RV_SELECTOR_MIN_HEAP};
-  const rv_selector_config some = {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 0.6},
-                           equal = {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
+  const rv_selector_config weighted = {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 0.6},
+                           proportional = {.kind = RV_SELECTOR_PRIORITIZED, .priority_exponent = 1};
   assert_int_equal(account_of(uniform, oldest), UINT64_C(0xaae85f5eb6e90bb5));
-  assert_int_equal(account_of(some, oldest), UINT64_C(0x6b37659d7ac3fbdf));
-  assert_int_equal(account_of(equal, lowest), UINT64_C(0xdd447fce139f6ac1));
-  assert_int_equal(account_of(some, uniform), UINT64_C(0x85deb8b5bfa7826c));
-  assert_int_equal(account_of(uniform, some), UINT64_C(0x56f1fa345a7c98f1));
+  assert_int_equal(account_of(weighted, oldest), UINT64_C(0x6b37659d7ac3fbdf));
+  assert_int_equal(account_of(proportional, lowest), UINT64_C(0xdd447fce139f6ac1));
+  assert_int_equal(account_of(weighted, uniform), UINT64_C(0x85deb8b5bfa7826c));
+  assert_int_equal(account_of(uniform, weighted), UINT64_C(0x56f1fa345a7c98f1));
 }
 
 int main(void)
