@@ -17,8 +17,7 @@ enum {
   BLOCK_BYTES = 4096, /* of a block that comes from memory: more than that is not on its way at a time */
   LOOKED_BACK = 64,   /* items, for one whose rows lie in one chunk */
   LINE = 64,
-  AT_HAND_BYTES = 1 << 20, /* of chunks: fewer are mostly in the second cache, */
-  NEAR_BYTES = 8 << 20,    /* and fewer than these in the third */
+  AT_HAND_BYTES = 1 << 20, /* of chunks */
   BYTES_A_BUDGET_STEP = 128,
   /* in small steps */
   ITEM_STEPS = 2,                     /* an item, without its bytes */
@@ -111,26 +110,18 @@ typedef struct rv_filled {
   bool some_odd;
 } rv_filled;
 
-typedef enum rv_distance { RV_AT_HAND, RV_NEAR, RV_FAR } rv_distance;
-
-/* How far away the table's rows are. */
-static rv_distance distance_of(const rv_table *table)
+/* Are the table's rows mostly in the second cache? Whether the third has others, or other programs have driven them out of it, cannot be known: they are
+ * fetched as if they came from memory, into the second, which may have about twice as many lines on their way as the first. */
+static bool is_at_hand(const rv_table *table)
 {
-  const size_t bytes = table->books.chunk_memory;
-  return bytes < AT_HAND_BYTES ? RV_AT_HAND : bytes < NEAR_BYTES ? RV_NEAR : RV_FAR;
+  return table->books.chunk_memory < AT_HAND_BYTES;
 }
 
-/* The first and the last line of an item's rows, unless they are at hand; from afar into the second cache, which may have more lines on their
- * way than the first. */
-RV_FETCHES void fetch_ends(const uint8_t *rows, size_t last, rv_distance distance)
+/* The first and the last line of an item's rows. */
+RV_FETCHES void fetch_ends(const uint8_t *rows, size_t last)
 {
-  if (distance == RV_NEAR) {
-    __builtin_prefetch(rows, 0, 3);
-    __builtin_prefetch(rows + last, 0, 3);
-  } else if (distance == RV_FAR) {
-    __builtin_prefetch(rows, 0, 2);
-    __builtin_prefetch(rows + last, 0, 2);
-  }
+  __builtin_prefetch(rows, 0, 2);
+  __builtin_prefetch(rows + last, 0, 2);
 }
 
 /* Of the slots from number i on: those whose items are of the template and lie in holds that were seen to be as planned. Returns the first
@@ -141,7 +132,7 @@ static size_t find_planned(const rv_table *table, uint16_t number, const uint32_
   const ptrdiff_t stride = (ptrdiff_t)table->plan.stride;
   const size_t last = table->plan.stride * (size_t)table->plan.longest - 1;
   const uint64_t serial = table->plan_serial;
-  const rv_distance distance = distance_of(table);
+  const bool at_hand = is_at_hand(table);
   for (; i < k; i++) {
     rv_item *item = rv_slab_at(slab, slots[i]);
     if (item->template_number != number) return i;
@@ -150,7 +141,7 @@ static size_t find_planned(const rv_table *table, uint16_t number, const uint32_
     const uint8_t *rows = hold->rows + item->base_row * stride;
     filled->item[i] = item;
     filled->rows[i] = rows;
-    fetch_ends(rows, last, distance);
+    if (!at_hand) fetch_ends(rows, last);
   }
   return k;
 }
@@ -159,7 +150,7 @@ static size_t find_planned(const rv_table *table, uint16_t number, const uint32_
 RV_FETCHES void fetch_between(const rv_table *table, const uint8_t *const *rows, size_t k)
 {
   const size_t last = table->plan.stride * (size_t)table->plan.longest - 1;
-  if (last < 2 * LINE || distance_of(table) != RV_FAR) return;
+  if (last < 2 * LINE || is_at_hand(table)) return;
   for (size_t i = 0; i < k; i++)
     for (size_t at = LINE; rows[i] != NULL && at < last; at += LINE) __builtin_prefetch(rows[i] + at, 0, 2);
 }
@@ -176,7 +167,7 @@ static const uint8_t *rows_of(const rv_item *item, const rv_slice *slice, const 
 /* What copying the item slice by slice costs; its rows are fetched. More than `most`: that, or something of it is not in place. */
 static size_t odd_steps(const rv_table *table, const rv_item *item, size_t most)
 {
-  const rv_distance distance = distance_of(table);
+  const bool at_hand = is_at_hand(table);
   const rv_trajectory *trajectory = rv_books_trajectory(&table->books, item);
   const size_t steps = ODD_STEPS + SLICE_STEPS * (size_t)trajectory->num_slices;
   for (uint32_t i = 0; i < trajectory->num_slices && steps <= most; i++) {
@@ -184,7 +175,7 @@ static size_t odd_steps(const rv_table *table, const rv_item *item, size_t most)
     const rv_lane *lane;
     const uint8_t *rows = rows_of(item, slice, &lane);
     if (rows == NULL) return most + 1;
-    fetch_ends(rows, slice->length > 0 ? lane->stride * (size_t)(slice->length - 1) : 0, distance);
+    if (!at_hand) fetch_ends(rows, slice->length > 0 ? lane->stride * (size_t)(slice->length - 1) : 0);
   }
   return steps;
 }
@@ -305,7 +296,7 @@ static size_t at_most(size_t n, size_t most)
 
 static size_t block_of(const rv_table *table)
 {
-  return distance_of(table) == RV_FAR ? at_most(BLOCK_BYTES / (table->plan.item_bytes + 1) + 1, BLOCK) : BLOCK;
+  return is_at_hand(table) ? BLOCK : at_most(BLOCK_BYTES / (table->plan.item_bytes + 1) + 1, BLOCK);
 }
 
 size_t rv_fill_slots(rv_turn *turn, rv_sampling *sampling, const uint32_t *slots, size_t k)

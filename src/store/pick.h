@@ -70,12 +70,12 @@ static inline bool rv_pick_draws_many(const rv_pick *pick)
   return pick->selector == NULL || rv_selector_draws_many(pick->selector);
 }
 
-/* The items of slots that were drawn. Of tables so large that they come from memory they go into the second cache, which may have more lines
- * on their way than the first. */
+/* The items of slots that were drawn. Of tables that the second cache does not hold they go there, not into the first: it may have more lines on their
+ * way, which is what counts where they come from memory, as they may wherever others' work takes the third cache. */
 RV_FETCHES void rv_pick_fetch(const rv_slab *slab, const uint32_t *slots, size_t n)
 {
-  enum { FAR_ITEMS = 1 << 18 };
-  if (slab->used < FAR_ITEMS) {
+  enum { NEAR_ITEMS = 1 << 14 };
+  if (slab->used < NEAR_ITEMS) {
     _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 0, 3);
   } else {
     _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 0, 2);
