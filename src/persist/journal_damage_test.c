@@ -74,6 +74,84 @@ static void rows_that_look_like_a_later_group_do_not_make_damage_of_a_torn_tail(
   disk_fini(&d);
 }
 
+/* ---- between an insert and the delete that made room for it ---- */
+
+/* One row of so many bytes. */
+static void add_wide_row(rv_table *table, size_t bytes)
+{
+  uint8_t *data = calloc(1, bytes);
+  int64_t shape[2] = {1, (int64_t)bytes};
+  rv_tensor column = {.dtype = RV_UINT8, .rank = 2, .shape = shape, .data = data};
+  rv_rows rows = {.columns = &column, .num_columns = 1, .n = 1};
+  rows.waiter.deadline_ns = INT64_MAX;
+  assert_int_equal(rv_table_insert_rows(table, &rows), RV_SUBMIT_DONE);
+  must(rows.waiter.code, &rows.waiter.error);
+  free(data);
+}
+
+/* Where the last group begins, if a delete is all that it has; else 0. */
+static size_t last_group_with_one_delete(const disk *d, const char *name)
+{
+  uint8_t *bytes, kind = 0;
+  rv_group_header group = {.changes = 0};
+  rv_span body;
+  bool broken = false;
+  size_t size = read_bytes(d->journal, name, &bytes), last = 0;
+  for (size_t at = RV_JOURNAL_SEGMENT_HEADER; at < size; at += RV_JOURNAL_GROUP_HEADER + group.bytes) {
+    assert_true(rv_group_header_get(bytes + at, size - at, &group));
+    last = at;
+  }
+  rv_span records = {bytes + last + RV_JOURNAL_GROUP_HEADER, group.bytes};
+  bool found = rv_journal_record_next(&records, &kind, &body, &broken) && kind == RV_RECORD_DELETE;
+  free(bytes);
+  return found ? last : 0;
+}
+
+/* Rows as wide as fill a group, so that the delete comes into the next one, which is torn then. */
+static void tear_before_a_delete(const disk *d, const journaled *j)
+{
+  enum { WIDEST = 4 << 20, LESS = 300, APART = 20 };
+  char name[RV_JOURNAL_NAME_MAX], path[400];
+  size_t at = 0;
+  last_segment_name(d, name);
+  for (size_t bytes = WIDEST - LESS; at == 0; bytes += APART) {
+    assert_true(bytes < WIDEST);
+    add_wide_row(rv_store_table(j->store, 0), bytes);
+    sync_all(j);
+    at = last_group_with_one_delete(d, name);
+  }
+  snprintf(path, sizeof path, "%s/%s", d->journal, name);
+  assert_int_equal(truncate(path, (off_t)at), 0);
+}
+
+static void what_goes_at_a_start_since_its_delete_was_torn_stays_gone_at_the_next(void **state)
+{
+  enum { ROUNDS = 8 };
+  fixture *f = *state;
+  rv_table_config config = rv_table_config_default("replay", 3);
+  config.remover.kind = RV_SELECTOR_UNIFORM;
+  disk d = disk_of(f, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  tear_before_a_delete(&d, &j);
+  for (int round = 0; round < ROUNDS; round++) { /* which one goes is chance */
+    disk copy = copy_of(&d, "copy");
+    journaled once = open_with(&copy, (how){.mode = 0}, &config, 1);
+    assert_int_equal(size_of(once.store, 0), 3);
+    add_rows(rv_store_table(once.store, 0), 1, 10);
+    sync_all(&once);
+    disk killed = copy_of(&copy, "killed");
+    journaled again = open_with(&killed, (how){.mode = 0}, &config, 1);
+    same_stores(once.store, again.store);
+    close_all(&once);
+    close_all(&again);
+    disk_fini(&copy);
+    disk_fini(&killed);
+  }
+  close_all(&j);
+  disk_fini(&d);
+}
+
 /* As a version wrote it that knew no salts. */
 static void take_salt_away(const disk *d, const char *name)
 {
@@ -505,6 +583,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       WITH_DISK(a_tail_that_is_torn_at_any_byte_costs_only_what_was_in_it),
       WITH_DISK(rows_that_look_like_a_later_group_do_not_make_damage_of_a_torn_tail),
+      WITH_DISK(what_goes_at_a_start_since_its_delete_was_torn_stays_gone_at_the_next),
       WITH_DISK(a_journal_of_before_whose_groups_have_no_salt_is_read),
       WITH_DISK(a_segment_of_before_whose_header_is_damaged_keeps_its_groups),
       WITH_DISK(a_flipped_byte_costs_the_last_group_at_most_or_is_reported_with_what_it_costs),

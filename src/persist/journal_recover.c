@@ -16,6 +16,7 @@
 #include "persist/journal_replay.h"
 #include "persist/record_file.h"
 #include "persist/table_merge.h"
+#include "store/replay.h"
 
 enum { DEFAULT_PERIOD_MS = 1000, ASK_EACH = 16, GAPS_TOLD = 20 };
 
@@ -487,6 +488,14 @@ static rv_code open_journal(recovery *work, const rv_files *files, rv_journal **
   return rv_journal_open(&start, files, out, err);
 }
 
+static rv_code come_down(const recovery *work, rv_error *err)
+{
+  rv_code code = RV_OK;
+  for (size_t i = 0; i < rv_store_num_tables(work->store) && code == RV_OK; i++)
+    code = rv_table_replay_come_down(rv_store_table(work->store, i), err);
+  return code;
+}
+
 /* A table that the checkpoint has not is made of its changes alone, the first of which fit the configuration that it began with. */
 static rv_code note_settings(const recovery *work, rv_error *err)
 {
@@ -506,6 +515,7 @@ rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files 
   if (code == RV_OK) code = restore(&work, store_config, err);
   if (code == RV_OK) say_empty(&work);
   if (code == RV_OK) code = open_journal(&work, files, &opened, err);
+  if (code == RV_OK) code = come_down(&work, err);
   if (code == RV_OK && work.known) code = note_settings(&work, err);
   if (code == RV_OK && !work.known) code = rv_checkpointer_save(checkpointer, work.store, watch, NULL, err);
   if (code == RV_OK) {

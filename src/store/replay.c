@@ -1,16 +1,28 @@
 #include "store/replay.h"
 
+#include "store/changes_parts.h"
 #include "store/table_parts.h"
 
 /* What was written down may end between an insert and the delete that made room for it. */
-static void make_room(rv_turn *turn, int64_t most)
+static rv_code come_down(rv_turn *turn, rv_error *err)
 {
   rv_table *table = turn->table;
-  while ((int64_t)table->books.slab.count > most) {
+  rv_code code = RV_OK;
+  while ((int64_t)table->books.slab.count > table->config.max_size && (code = rv_changes_reserve(table, 1, 0, err)) == RV_OK) {
     double unused;
     rv_table_remove(turn, rv_pick_select(&table->remover, &table->books.slab, &table->random, &unused));
     rv_rate_limiter_deleted(&table->limiter, 1);
   }
+  return code;
+}
+
+rv_code rv_table_replay_come_down(rv_table *table, rv_error *err)
+{
+  rv_turn turn;
+  rv_turn_begin(&turn, table);
+  rv_code code = come_down(&turn, err);
+  rv_turn_leave(&turn);
+  return code;
 }
 
 static rv_code add(rv_turn *turn, const rv_restored_item *from, uint64_t naming, rv_error *err)
@@ -18,8 +30,8 @@ static rv_code add(rv_turn *turn, const rv_restored_item *from, uint64_t naming,
   rv_table *table = turn->table;
   uint32_t slot;
   uint64_t before = table->books.slab.sequence;
-  make_room(turn, table->config.max_size);
-  rv_code code = rv_restored_into_books(turn, from, &slot, err);
+  rv_code code = come_down(turn, err);
+  if (code == RV_OK) code = rv_restored_into_books(turn, from, &slot, err);
   if (code != RV_OK) return code;
   code = rv_table_show(turn, slot, err);
   if (code != RV_OK) return code;
@@ -94,7 +106,6 @@ void rv_table_replay_end(rv_table *table, char *corrected, size_t capacity)
 {
   rv_turn turn;
   rv_turn_begin(&turn, table);
-  make_room(&turn, table->config.max_size);
   bool some = table->books.slab.count > 0;
   rv_restored_counters counters = {.inserts = table->limiter.inserts,
                                    .samples = table->limiter.samples,
