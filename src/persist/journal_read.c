@@ -136,6 +136,19 @@ static size_t first_salted(const rv_segment_list *list)
   return i;
 }
 
+/* What a header that is damaged cannot say. */
+static void take_ids_of_neighbours(rv_segment_list *list)
+{
+  const uint64_t *id = NULL;
+  for (size_t i = 0; i < list->count && id == NULL; i++)
+    if (!list->entries[i].damaged) id = list->entries[i].header.id;
+  for (size_t i = 0; i < list->count && id != NULL; i++) {
+    rv_segment_header *header = &list->entries[i].header;
+    if (list->entries[i].damaged) memcpy(header->id, id, sizeof header->id);
+    id = header->id;
+  }
+}
+
 rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *err)
 {
   *out = (rv_segment_list){.count = 0};
@@ -159,6 +172,7 @@ rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *er
   size_t salted = first_salted(out);
   for (size_t i = 0; code == RV_OK && i < out->count; i++)
     if (out->entries[i].damaged) code = look_for_groups(dir, salt, salted < out->count && i < salted, &out->entries[i], err);
+  take_ids_of_neighbours(out);
   if (code != RV_OK) rv_segment_list_fini(out);
   return code;
 }
@@ -173,11 +187,11 @@ uint32_t rv_segment_list_salt(const rv_segment_list *list)
 
 static bool is_of(const rv_segment_entry *entry, const uint64_t id[2])
 {
-  return entry->damaged || (entry->header.id[0] == id[0] && entry->header.id[1] == id[1]);
+  return entry->header.id[0] == id[0] && entry->header.id[1] == id[1];
 }
 
-rv_code rv_segment_list_split(const rv_segment_list *list, const uint64_t id[2], rv_segment_list *own, rv_segment_list *others,
-                              rv_error *err)
+rv_code rv_segment_list_split(const rv_segment_list *list, const uint64_t id[2], bool with_damaged, rv_segment_list *own,
+                              rv_segment_list *others, rv_error *err)
 {
   *own = (rv_segment_list){.entries = calloc(list->count + 1, sizeof *list->entries)};
   *others = (rv_segment_list){.entries = calloc(list->count + 1, sizeof *list->entries)};
@@ -187,7 +201,8 @@ rv_code rv_segment_list_split(const rv_segment_list *list, const uint64_t id[2],
     return rv_fail_memory(err, list->count * sizeof *list->entries);
   }
   for (size_t i = 0; i < list->count; i++) {
-    rv_segment_list *to = is_of(&list->entries[i], id) ? own : others;
+    const rv_segment_entry *entry = &list->entries[i];
+    rv_segment_list *to = is_of(entry, id) || (with_damaged && entry->damaged) ? own : others;
     to->entries[to->count++] = list->entries[i];
   }
   return RV_OK;

@@ -8,8 +8,8 @@
 typedef struct rv_segment_entry {
   uint64_t number;
   uint64_t bytes;
-  bool whole;   /* the header is, or it has groups all the same: then only segment, first_group and salt of `header` are known */
-  bool damaged; /* the header is not */
+  bool whole;   /* the header is, or it has groups all the same: then only segment, first_group and salt of `header` are known, */
+  bool damaged; /* the header is not; its id is that of the segment before it, or, where none before has one, behind it */
   rv_segment_header header;
   uint64_t found_offset, found_group; /* of a damaged one: the first group that is whole */
 } rv_segment_entry;
@@ -21,9 +21,9 @@ typedef struct rv_segment_list {
 
 /* The segments of a directory, with their headers. A directory that is not there has none. */
 rv_code rv_segment_list_read(const char *dir, rv_segment_list *out, rv_error *err);
-/* The segments of the journal `id`, and those whose headers cannot say; and the segments of other journals. */
-rv_code rv_segment_list_split(const rv_segment_list *list, const uint64_t id[2], rv_segment_list *own, rv_segment_list *others,
-                              rv_error *err);
+/* The segments of the journal `id`, `with_damaged` all whose headers cannot say; and the others. */
+rv_code rv_segment_list_split(const rv_segment_list *list, const uint64_t id[2], bool with_damaged, rv_segment_list *own,
+                              rv_segment_list *others, rv_error *err);
 void rv_segment_list_fini(rv_segment_list *list);
 uint32_t rv_segment_list_salt(const rv_segment_list *list); /* of the last header that has one; 0: none has */
 

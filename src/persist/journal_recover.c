@@ -208,15 +208,33 @@ static rv_code fail_damaged(const recovery *work, const reading *all, rv_code co
                  all->groups);
 }
 
-/* What there is, where nothing will be made of it. */
-static rv_code look(recovery *work, const rv_segment_list *segments, uint64_t first, reading *all, rv_error *err)
+static rv_code look_at_one(recovery *work, const rv_segment_list *journal, uint64_t first, reading *sum, rv_error *err)
 {
-  *all = (reading){.work = work};
-  rv_code code = rv_journal_reader_new(work->dir, segments, first, &all->reader, err);
-  if (code == RV_OK) code = read_groups(all, err);
-  if (code == RV_OK) all->next_group = rv_journal_reader_next_group(all->reader);
-  rv_journal_reader_free(all->reader);
-  all->reader = NULL;
+  reading all = {.work = work};
+  rv_code code = rv_journal_reader_new(work->dir, journal, first, &all.reader, err);
+  if (code == RV_OK) code = read_groups(&all, err);
+  uint64_t next_group = code == RV_OK ? rv_journal_reader_next_group(all.reader) : 0;
+  if (sum->next_group < next_group) sum->next_group = next_group;
+  sum->changes += all.changes;
+  sum->lost_groups += all.lost_groups;
+  rv_journal_reader_free(all.reader);
+  return code;
+}
+
+/* What there is from that segment on, where nothing will be made of it: of each journal by itself, for each numbers its groups for itself. */
+static rv_code look(recovery *work, const rv_segment_list *segments, uint64_t first, reading *sum, rv_error *err)
+{
+  rv_segment_list left = *segments, own = {.count = 0}, others = {.count = 0};
+  rv_code code = RV_OK;
+  *sum = (reading){.work = work};
+  while (left.count > 0 && code == RV_OK) {
+    code = rv_segment_list_split(&left, left.entries[0].header.id, false, &own, &others, err);
+    if (code == RV_OK) code = look_at_one(work, &own, first, sum, err);
+    if (left.entries != segments->entries) rv_segment_list_fini(&left);
+    rv_segment_list_fini(&own);
+    left = others;
+  }
+  if (left.entries != segments->entries) rv_segment_list_fini(&left);
   return code;
 }
 
@@ -370,26 +388,11 @@ static rv_code replay_and_compare(recovery *work, uint64_t segment, const rv_sto
   return code;
 }
 
-/* What stands in segments of other journals behind that one, each of which numbers its groups for itself. */
-static rv_code look_at_others(recovery *work, uint64_t segment, reading *sum, rv_error *err)
-{
-  *sum = (reading){.work = work};
-  for (size_t i = 0; i < work->others.count; i++) {
-    const rv_segment_list one = {.entries = &work->others.entries[i], .count = 1};
-    reading all;
-    rv_code code = look(work, &one, segment, &all, err);
-    if (code != RV_OK) return code;
-    sum->changes += all.changes;
-    sum->lost_groups += all.lost_groups;
-  }
-  return RV_OK;
-}
-
 /* They are what a start with salvage made. If that was cut short, nothing stands in them; otherwise the checkpoint that it saved is gone. */
 static rv_code without_others(recovery *work, uint64_t segment, rv_error *err)
 {
   reading all;
-  rv_code code = look_at_others(work, segment, &all, err);
+  rv_code code = look(work, &work->others, segment, &all, err);
   if (code != RV_OK || (all.changes == 0 && all.lost_groups == 0)) return code;
   if (work->config.salvage) {
     work->gaps++;
@@ -433,7 +436,7 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
     snprintf(why, sizeof why, "%s, the fallback, goes on with another", work->checkpoint);
     return without_checkpoint(work, why, err);
   }
-  code = rv_segment_list_split(&work->segments, link.id, &work->own, &work->others, err);
+  code = rv_segment_list_split(&work->segments, link.id, true, &work->own, &work->others, err);
   if (code == RV_OK) code = without_others(work, link.segment, err);
   if (code == RV_OK) code = replay_and_compare(work, link.segment, store_config, err);
   work->from = link.segment;

@@ -324,6 +324,34 @@ static void what_came_after_salvage_is_not_left_out_silently_for_an_older_checkp
   disk_fini(&d);
 }
 
+/* The journal's directory is empty, salvage begins another journal in it and is killed, and then the checkpoints are gone, too. */
+static void what_a_journal_has_is_not_taken_for_nothing_beside_another_one(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char command[900];
+  int status;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 5, 0);
+  close_all(&j);
+  snprintf(command, sizeof command, "mkdir %s/away && mv %s/*.journal %s/away", d.dir, d.journal, d.dir);
+  assert_int_equal(system(command), 0);
+  pid_t server = fork();
+  if (server == 0) {
+    rename_with(&d, be_killed);
+    try_open(&d, (how){.salvage = true}, &config, 1, &j, &err);
+    _exit(1);
+  }
+  assert_int_equal(waitpid(server, &status, 0), server);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  snprintf(command, sizeof command, "mv %s/away/* %s && rm -r %s", d.dir, d.journal, d.checkpoints);
+  assert_int_equal(system(command), 0);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+  assert_non_null(strstr(err.message, "has 5 changes, but there is no checkpoint"));
+  disk_fini(&d);
+}
+
 static void a_fallback_checkpoint_goes_on_without_the_journal_that_it_came_from(void **state)
 {
   rv_error err;
@@ -492,6 +520,7 @@ int main(void)
       WITH_DISK(salvage_that_fails_changes_nothing),
       WITH_DISK(salvage_that_is_killed_takes_nothing_from_a_segment_that_is_put_back),
       WITH_DISK(what_came_after_salvage_is_not_left_out_silently_for_an_older_checkpoint),
+      WITH_DISK(what_a_journal_has_is_not_taken_for_nothing_beside_another_one),
       WITH_DISK(a_fallback_checkpoint_goes_on_without_the_journal_that_it_came_from),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
