@@ -225,7 +225,6 @@ static rv_code put_insert(rv_journal_encoder *encoder, uint32_t table, const rv_
   rv_code code =
       rv_item_record_put(&encoder->scratch, encoder->chunks, "", extra->draw.naming, &extra->draw, &encoder->item, err);
   if (code == RV_INVALID_ARGUMENT) {
-    encoder->unwritable++;
     rv_log(rv_store_env(encoder->store), RV_LOG_ERROR, "journal: item %" PRIu64 " of table \"%s\" cannot be written: %s",
            extra->draw.key, rv_table_name(rv_store_table(encoder->store, table)), err->message);
     return RV_OK;

@@ -21,7 +21,6 @@ typedef struct rv_journal_encoder {
   rv_writer_buf item, flat; /* of the item at hand; small records before they join the group */
   rv_journal_group *groups;
   size_t num_groups, capacity;
-  int64_t unwritable;                 /* items that no record can hold: 2 GiB and more */
   size_t chunk_bytes;                 /* of chunks since they were forgotten last */
   size_t max_chunks, max_chunk_bytes; /* remembered; then all are forgotten */
   size_t usual_chunk_bytes;           /* max_chunk_bytes, unless most of them would be written again and again */
