@@ -418,6 +418,28 @@ static void a_bad_fallback_is_passed_over_with_a_warning(void **state)
   rv_store_unref(store);
 }
 
+/* A store that began empty would be saved when its server ends, and from then on win over the fallback. */
+static void giving_up_while_the_fallback_is_loaded_begins_nothing(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_error err;
+  fill(store);
+  char *seed = save(f, store);
+  rv_checkpointer_unref(f->checkpointer);
+  snprintf(f->root, sizeof f->root, "%s/other", f->top);
+  f->checkpointer = checkpointer_of(f, 1, seed);
+  const rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = TABLES};
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = give_up};
+  assert_int_equal(rv_checkpointer_restore(f->checkpointer, &config, &watch, &back, NULL, &err), RV_CANCELLED);
+  assert_non_null(strstr(err.message, seed));
+  assert_null(back);
+  free(seed);
+  rv_store_unref(store);
+}
+
 static void where_nothing_can_be_saved_is_told_before_anything_is(void **state)
 {
   fixture *f = *state;
@@ -468,6 +490,7 @@ int main(void)
       TEST(a_saved_table_that_nobody_wants_stops_the_start),
       TEST(the_fallback_is_for_a_root_without_checkpoints),
       TEST(a_bad_fallback_is_passed_over_with_a_warning),
+      TEST(giving_up_while_the_fallback_is_loaded_begins_nothing),
       TEST(where_nothing_can_be_saved_is_told_before_anything_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -520,21 +520,26 @@ static rv_code load_newest(restoring *work, search *all, rv_error *err)
   return code;
 }
 
-static bool load_fallback(restoring *work)
+/* RV_OK without a store: there is none that can be used. Whoever gave up, or has no memory left, is not to begin empty for it. */
+static rv_code load_fallback(restoring *work, rv_error *err)
 {
   const rv_checkpointer *checkpointer = work->checkpointer;
-  rv_error err;
+  rv_error fault;
   bool damaged;
-  if (checkpointer->fallback == NULL) return false;
+  if (checkpointer->fallback == NULL) return RV_OK;
   int hold;
-  rv_code code = rv_checkpoint_hold(checkpointer->fallback, &checkpointer->env, work->source.watch, &hold, &err);
-  if (code == RV_OK) code = load(work, checkpointer->fallback, &damaged, &err);
+  rv_code code = rv_checkpoint_hold(checkpointer->fallback, &checkpointer->env, work->source.watch, &hold, &fault);
+  if (code == RV_OK) code = load(work, checkpointer->fallback, &damaged, &fault);
   rv_checkpoint_mark_release(hold);
+  if (code == RV_CANCELLED || code == RV_RESOURCE_EXHAUSTED) {
+    rv_error_prefix(&fault, "%s", checkpointer->fallback);
+    return rv_error_copy(err, &fault);
+  }
   if (code != RV_OK)
     rv_log(&checkpointer->env, RV_LOG_WARNING, "the fallback checkpoint %s cannot be used, and is passed over: %s%s",
-           checkpointer->fallback, err.message,
+           checkpointer->fallback, fault.message,
            has_checkpoints(checkpointer->fallback) ? "; it is a directory of checkpoints: give one of those in it" : "");
-  return code == RV_OK;
+  return RV_OK;
 }
 
 static rv_code begin_empty(const restoring *work, rv_error *err)
@@ -565,7 +570,8 @@ rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_confi
   bool taken = checkpointer->increments != NULL && try_saving(checkpointer);
   if (taken) work.source.increments = checkpointer->increments;
   code = load_newest(&work, &all, err);
-  if (!all.found && code == RV_OK && !load_fallback(&work)) code = begin_empty(&work, err);
+  if (code == RV_OK && !all.found) code = load_fallback(&work, err);
+  if (code == RV_OK && *out == NULL) code = begin_empty(&work, err);
   if (taken) end_saving(checkpointer);
   return code;
 }
