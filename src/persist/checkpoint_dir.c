@@ -133,9 +133,10 @@ static rv_code retire_in(int dir, const char *path, rv_error *err)
   return code == RV_OK ? remove_named(dir, RV_LINK_FILE, path, err) : code;
 }
 
-static rv_code retire_ours(const char *path, rv_error *err)
+static rv_code retire_ours(const char *path, int *mark, rv_error *err)
 {
   int dir;
+  (void)mark;
   rv_code code = open_ours(path, &dir, err);
   if (code != RV_OK) return code;
   code = retire_in(dir, path, err);
@@ -143,8 +144,9 @@ static rv_code retire_ours(const char *path, rv_error *err)
   return code;
 }
 
-/* The mark last: what is left of it is still known to be ours. Anything else in the directory is not ours, and keeps it. */
-static rv_code remove_ours(const char *path, rv_error *err)
+/* The mark last: what is left of it is still known to be ours. Anything else in the directory is not ours, and keeps it. *mark is given back
+ * before the directory goes: NFS keeps a name of what is open in it. */
+static rv_code remove_ours(const char *path, int *mark, rv_error *err)
 {
   static const char *const files[] = {RV_INDEX_FILE, RV_CHUNKS_FILE, RV_ITEMS_FILE, RV_TABLES_FILE, RV_OURS_FILE};
   int dir;
@@ -154,13 +156,15 @@ static rv_code remove_ours(const char *path, rv_error *err)
   if (code == RV_OK) code = remove_chunk_files(dir, path, err);
   for (size_t i = 0; i < sizeof files / sizeof files[0] && code == RV_OK; i++) code = remove_named(dir, files[i], path, err);
   close(dir);
-  if (code == RV_OK && rmdir(path) != 0) code = rv_fail_system(err, errno, "remove", path);
-  return code;
+  if (code != RV_OK) return code;
+  rv_checkpoint_mark_release(*mark);
+  *mark = -1;
+  return rmdir(path) == 0 || errno == ENOENT ? RV_OK : rv_fail_system(err, errno, "remove", path);
 }
 
 /* One that is locked and no checkpoint any more is somebody else's to remove, who is at it. */
-static void remove_outdated(const char *root, uint32_t keep, rv_code (*remove)(const char *path, rv_error *err), bool tells,
-                            const rv_env *env)
+static void remove_outdated(const char *root, uint32_t keep, rv_code (*remove)(const char *path, int *mark, rv_error *err),
+                            bool tells, const rv_env *env)
 {
   rv_checkpoint_list list;
   rv_error err;
@@ -176,7 +180,7 @@ static void remove_outdated(const char *root, uint32_t keep, rv_code (*remove)(c
     char *path = rv_path_join(root, entry->name);
     bool is_read = false;
     int lock = path == NULL ? -1 : rv_checkpoint_mark_try(path, &is_read);
-    bool failed = !is_read && (path == NULL || remove(path, &err) != RV_OK);
+    bool failed = !is_read && (path == NULL || remove(path, &lock, &err) != RV_OK);
     if (is_read && entry->done && tells)
       rv_log(
           env, RV_LOG_WARNING,
@@ -291,7 +295,7 @@ static void remove_left_behind(const char *root, const rv_env *env)
     bool is_written = false;
     int lock = path == NULL ? -1 : rv_checkpoint_mark_try(path, &is_written);
     if (lock >= 0) {
-      if (remove_ours(path, &err) == RV_OK)
+      if (remove_ours(path, &lock, &err) == RV_OK)
         rv_log(env, RV_LOG_INFO, "removed %s: a checkpoint whose writer had gone before it was whole", path);
       else
         rv_log(env, RV_LOG_WARNING, "%s", err.message);
@@ -458,7 +462,8 @@ rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *e
 void rv_partial_drop(rv_partial *partial, const rv_env *env)
 {
   rv_error err;
-  if (partial->path != NULL && remove_ours(partial->path, &err) != RV_OK) rv_log(env, RV_LOG_WARNING, "%s", err.message);
+  if (partial->path != NULL && remove_ours(partial->path, &partial->lock, &err) != RV_OK)
+    rv_log(env, RV_LOG_WARNING, "%s", err.message);
   rv_checkpoint_mark_release(partial->lock);
   free(partial->path);
   *partial = (rv_partial){.lock = -1};
