@@ -211,7 +211,7 @@ void rv_increments_end(rv_increments *increments, const char *path)
     free(increments->last);
     increments->last = last;
   } else if (increments->has_current) {
-    rv_chunk_log_end(increments->log, false);
+    if (increments->writer != NULL) rv_chunk_log_end(increments->log, false); /* else its round never began */
     rv_chunk_file_fini(&increments->files.files[increments->current]);
   }
   rv_record_writer_free(increments->writer);

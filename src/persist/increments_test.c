@@ -412,6 +412,39 @@ static void a_full_disk_at_any_call_leaves_the_one_before(void **state)
   whichever_call_fails_the_one_before_stays_and_the_next_is_whole(*state, ENOSPC);
 }
 
+static int create_no_file_of_chunks(void *context, const char *path)
+{
+  const bool *fails = context;
+  if (!*fails || strstr(path, "/chunks-") == NULL) return rv_files_of_system.create(NULL, path);
+  errno = ENOSPC;
+  return -1;
+}
+
+static void what_was_written_is_not_written_again_after_one_that_could_not_be_begun(void **state)
+{
+  fixture *f = *state;
+  bool fails = false;
+  rv_files files = rv_files_of_system;
+  files.create = create_no_file_of_chunks;
+  files.context = &fails;
+  rv_checkpointer *checkpointer = incremental_of(f, 3, &files);
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES);
+  rv_error err;
+  fill(store);
+  free(save_with(checkpointer, store));
+  fails = true;
+  assert_int_equal(rv_checkpointer_save(checkpointer, store, NULL, NULL, &err), RV_RESOURCE_EXHAUSTED);
+  fails = false;
+  char *path = save_with(checkpointer, store);
+  assert_int_equal(sizes_of(path).fresh, 0);
+  equals_what_is_restored(f, store, tables, TABLES);
+  free(path);
+  rv_store_unref(store);
+  rv_checkpointer_unref(checkpointer);
+}
+
 static void a_process_that_is_killed_at_any_call_leaves_the_one_before(void **state)
 {
   fixture *f = *state;
@@ -461,6 +494,7 @@ int main(void)
       TEST(a_damaged_one_is_passed_over_for_the_one_before),
       TEST(an_io_error_at_any_call_leaves_the_one_before),
       TEST(a_full_disk_at_any_call_leaves_the_one_before),
+      TEST(what_was_written_is_not_written_again_after_one_that_could_not_be_begun),
       TEST(a_process_that_is_killed_at_any_call_leaves_the_one_before),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
