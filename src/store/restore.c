@@ -61,11 +61,16 @@ rv_code rv_table_restore_item(rv_table *table, const rv_restored_item *item, rv_
 
 /* ---- counters ---- */
 
+/* So much that it can go on counting. */
+static bool is_possible(int64_t count)
+{
+  return count >= 0 && count <= INT64_MAX / 4;
+}
+
 /* What the counters say is there, and what is: samples wait for items that they believe in. */
 static void correct_items(rv_restored_counters *counters, int64_t items, char *out, size_t capacity)
 {
-  bool possible = counters->inserts >= 0 && counters->samples >= 0 && counters->deletes >= 0 &&
-                  counters->inserts <= INT64_MAX / 4 && counters->samples <= INT64_MAX / 4;
+  bool possible = is_possible(counters->inserts) && is_possible(counters->samples) && counters->deletes >= 0;
   if (possible && counters->inserts - counters->deletes == items) return;
   snprintf(out, capacity, "its limiter counts %lld inserts, %lld deletes and %lld samples, with %lld items",
            (long long)counters->inserts, (long long)counters->deletes, (long long)counters->samples, (long long)items);
@@ -99,8 +104,10 @@ void rv_table_restore_counters(rv_table *table, const rv_restored_counters *give
     table->limiter.inserts = items;
     table->limiter.deletes = 0;
   }
-  if (counters.num_deleted_episodes > 0) table->books.episodes_gone = counters.num_deleted_episodes;
-  if (counters.num_unique_samples > 0) table->num_unique_samples = counters.num_unique_samples;
+  if (counters.num_deleted_episodes > 0 && is_possible(counters.num_deleted_episodes))
+    table->books.episodes_gone = counters.num_deleted_episodes;
+  if (counters.num_unique_samples > 0 && is_possible(counters.num_unique_samples))
+    table->num_unique_samples = counters.num_unique_samples;
   table->naming = counters.naming;
   table->naming_since = 0;
   rv_turn_leave(&turn);

@@ -104,6 +104,28 @@ static void counters_that_do_not_fit_the_items_are_corrected(void **state)
   }
 }
 
+static void counts_that_could_not_go_on_are_left_out(void **state)
+{
+  (void)state;
+  rv_table_config config = rv_table_config_default("replay", 10);
+  rv_store *store = store_of(&config);
+  rv_error err;
+  char text[200];
+  must(restore(store, 1, 1, 0, 1, &err), &err);
+  const rv_restored_counters most = {.inserts = 1, .num_deleted_episodes = INT64_MAX, .num_unique_samples = INT64_MAX};
+  rv_table_restore_counters(rv_store_table(store, 0), &most, text, sizeof text);
+  rv_draw draw;
+  rv_sampling sampling = {.want = 1, .draws = &draw};
+  sampling.waiter.deadline_ns = INT64_MAX;
+  assert_int_equal(rv_table_sample(rv_store_table(store, 0), &sampling), RV_SUBMIT_DONE);
+  rv_draw_release(&draw);
+  rv_table_info info = info_of(rv_store_table(store, 0));
+  assert_int_equal(info.num_unique_samples, 1);
+  assert_int_equal(info.num_deleted_episodes, 0);
+  rv_table_info_fini(&info);
+  rv_store_unref(store);
+}
+
 static void a_limiter_never_stands_still_after_restoring(void **state)
 {
   (void)state;
@@ -135,6 +157,7 @@ int main(void)
       cmocka_unit_test(what_cannot_be_is_refused),
       cmocka_unit_test(counters_come_back),
       cmocka_unit_test(counters_that_do_not_fit_the_items_are_corrected),
+      cmocka_unit_test(counts_that_could_not_go_on_are_left_out),
       cmocka_unit_test(a_limiter_never_stands_still_after_restoring),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
