@@ -313,7 +313,7 @@ static rv_code restore_item(loading *work, rv_table *table, const rv_wire_item *
   rv_code code = trajectory_of(work, item, old, &restored.trajectory, err);
   if (work->chunks_code != RV_OK) return rv_error_copy(err, &work->chunks_error); /* rather than that it is not there */
   if (code != RV_OK) return code;
-  code = rv_table_restore_item(table, &restored, err);
+  code = rv_table_restore_item(table, &restored, item->naming, err);
   rv_trajectory_unref(restored.trajectory);
   work->progress.items++;
   return code;

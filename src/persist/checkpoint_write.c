@@ -122,7 +122,7 @@ static rv_code put_chunk(void *context, rv_pieces *chunk, rv_error *err)
 static rv_code make_item(saving *work, const char *table, const rv_draw *draw, rv_error *err)
 {
   work->record.size = 0;
-  rv_code code = rv_item_record_put(&work->scratch, work->log, table, 0, draw, &work->record, err);
+  rv_code code = rv_item_record_put(&work->scratch, work->log, table, draw->naming, draw, &work->record, err);
   if (code == RV_INVALID_ARGUMENT) rv_error_prefix(err, "table \"%s\": item %llu", table, (unsigned long long)draw->key);
   return code;
 }

@@ -222,6 +222,46 @@ static void a_naming_comes_back(void **state)
   rv_store_unref(store);
 }
 
+static uint64_t add_named(rv_table *table, uint64_t naming)
+{
+  int64_t value = 1, shape = 1;
+  uint64_t key;
+  rv_tensor column = {.dtype = RV_INT64, .rank = 1, .shape = &shape, .data = &value};
+  rv_rows rows = {.columns = &column, .num_columns = 1, .n = 1, .keys = &key, .naming = naming};
+  rows.waiter.deadline_ns = INT64_MAX;
+  rv_table_insert_rows(table, &rows);
+  return key;
+}
+
+static uint64_t naming_of(rv_table *table, uint64_t key)
+{
+  rv_error err;
+  rv_draw draw;
+  must(rv_table_get(table, key, &draw, &err), &err);
+  rv_draw_release(&draw);
+  return draw.naming;
+}
+
+static void items_of_several_namings_have_the_newest_ones_when_the_others_go(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES), *back = NULL;
+  rv_error err;
+  size_t unknown;
+  const uint64_t old[2] = {add_named(rv_store_table(store, 1), 0), add_named(rv_store_table(store, 1), 0x123)};
+  const uint64_t key = add_named(rv_store_table(store, 1), 0xABCDEF);
+  free(save(f, store));
+  must(restore(f, tables, TABLES, &back, NULL, &err), &err);
+  rv_table *table = rv_store_table(back, 1);
+  assert_int_equal(naming_of(table, key), 0);
+  must(rv_table_mutate(table, NULL, 0, old, 2, NULL, &unknown, &err), &err);
+  assert_int_equal(naming_of(table, key), 0xABCDEF);
+  rv_store_unref(back);
+  rv_store_unref(store);
+}
+
 /* ---- while others work ---- */
 
 typedef struct busy {
@@ -497,6 +537,7 @@ int main(void)
       TEST(slices_of_no_rows_are_saved),
       TEST(rows_of_columns_of_different_lengths_are_written_once),
       TEST(a_naming_comes_back),
+      TEST(items_of_several_namings_have_the_newest_ones_when_the_others_go),
       TEST(what_is_saved_while_others_work_is_whole),
       TEST(what_goes_while_it_is_saved_is_saved_as_it_was),
       TEST(one_that_is_given_up_leaves_nothing),

@@ -221,6 +221,31 @@ static void changes_made_again_give_the_same_table(void **state)
   made_again(config);
 }
 
+static void what_the_newest_items_columns_are_called_is_made_again(void **state)
+{
+  (void)state;
+  rv_table_config config = rv_table_config_default("replay", 10);
+  rv_store *store = store_of(&config);
+  rv_table *table = rv_store_table(store, 0);
+  rv_error err;
+  char corrected[200];
+  const uint64_t namings[] = {0, 0xABCDEF};
+  for (uint64_t key = 1; key <= 2; key++) {
+    rv_restored_item item = {.key = key, .priority = 1, .trajectory = single(store, 1, 1)};
+    must(rv_table_replay_insert(table, &item, namings[key - 1], &err), &err);
+    rv_trajectory_unref(item.trajectory);
+  }
+  rv_table_replay_end(table, corrected, sizeof corrected);
+  for (uint64_t gone = 0; gone < 2; gone++) {
+    if (gone > 0) assert_int_equal(rv_table_replay_delete(table, gone), RV_OK);
+    rv_draw draw;
+    must(rv_table_get(table, 2, &draw, &err), &err);
+    assert_int_equal(draw.naming, namings[gone]);
+    rv_draw_release(&draw);
+  }
+  rv_store_unref(store);
+}
+
 static void extensions_edits_are_among_the_changes(void **state)
 {
   (void)state;
@@ -365,6 +390,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(changes_made_again_give_the_same_table),
+      cmocka_unit_test(what_the_newest_items_columns_are_called_is_made_again),
       cmocka_unit_test(extensions_edits_are_among_the_changes),
       cmocka_unit_test(inserts_wait_for_room_say_so_and_go_on_when_there_is),
       cmocka_unit_test(chunks_that_only_changes_keep_are_counted_whole),

@@ -106,11 +106,8 @@ void rv_table_replay_end(rv_table *table, char *corrected, size_t capacity)
 {
   rv_turn turn;
   rv_turn_begin(&turn, table);
-  bool some = table->books.slab.count > 0;
-  rv_restored_counters counters = {.inserts = table->limiter.inserts,
-                                   .samples = table->limiter.samples,
-                                   .deletes = table->limiter.deletes,
-                                   .naming = some ? rv_naming_of_all(table) : table->naming};
+  rv_restored_counters counters = {
+      .inserts = table->limiter.inserts, .samples = table->limiter.samples, .deletes = table->limiter.deletes};
   rv_turn_leave(&turn);
   rv_table_restore_counters(table, &counters, corrected, capacity);
 }

@@ -32,19 +32,22 @@ rv_code rv_restored_into_books(rv_turn *turn, const rv_restored_item *from, uint
   return code;
 }
 
-static rv_code take_in(rv_turn *turn, const rv_restored_item *from, rv_error *err)
+static rv_code take_in(rv_turn *turn, const rv_restored_item *from, uint64_t naming, rv_error *err)
 {
   rv_table *table = turn->table;
   rv_code code = check(table, from, err);
   if (code != RV_OK) return code;
   uint32_t slot;
+  uint64_t before = table->books.slab.sequence;
   code = rv_restored_into_books(turn, from, &slot, err);
   if (code != RV_OK) return code;
   int64_t removed = 0; /* none: there was room */
-  return rv_table_admit(turn, slot, &removed, err);
+  code = rv_table_admit(turn, slot, &removed, err);
+  if (code == RV_OK) rv_naming_inserted(table, naming, before);
+  return code;
 }
 
-rv_code rv_table_restore_item(rv_table *table, const rv_restored_item *item, rv_error *err)
+rv_code rv_table_restore_item(rv_table *table, const rv_restored_item *item, uint64_t naming, rv_error *err)
 {
   rv_code code = rv_priority_check(table, item->priority, err);
   if (code != RV_OK) {
@@ -53,7 +56,7 @@ rv_code rv_table_restore_item(rv_table *table, const rv_restored_item *item, rv_
   }
   rv_turn turn;
   rv_turn_begin(&turn, table);
-  code = take_in(&turn, item, err);
+  code = take_in(&turn, item, naming, err);
   rv_turn_leave(&turn);
   if (code != RV_OK) rv_error_prefix(err, "table \"%s\"", table->name);
   return code;
@@ -108,7 +111,9 @@ void rv_table_restore_counters(rv_table *table, const rv_restored_counters *give
     table->books.episodes_gone = counters.num_deleted_episodes;
   if (counters.num_unique_samples > 0 && is_possible(counters.num_unique_samples))
     table->num_unique_samples = counters.num_unique_samples;
-  table->naming = counters.naming;
-  table->naming_since = 0;
+  if (counters.naming != 0) {
+    table->naming = counters.naming;
+    table->naming_since = 0;
+  }
   rv_turn_leave(&turn);
 }

@@ -14,15 +14,15 @@ typedef struct rv_restored_item {
   rv_trajectory *trajectory; /* borrowed */
 } rv_restored_item;
 
-/* The newest item of the table from here on. The table's signature is not asked: what was saved was let in once.
+/* The newest item of the table from here on, of this naming (0: of none that was said). The table's signature is not asked: what was saved was let in once.
  * RV_FAILED_PRECONDITION: the table is full, or has the key. RV_INVALID_ARGUMENT: a selector refuses the priority; times_sampled is
  * negative. */
-rv_code rv_table_restore_item(rv_table *table, const rv_restored_item *item, rv_error *err);
+rv_code rv_table_restore_item(rv_table *table, const rv_restored_item *item, uint64_t naming, rv_error *err);
 
 typedef struct rv_restored_counters {
   int64_t inserts, samples, deletes; /* the limiter's */
   int64_t num_deleted_episodes, num_unique_samples;
-  uint64_t naming; /* that all items have; 0: none */
+  uint64_t naming; /* that all items have; 0: they have their own */
 } rv_restored_counters;
 
 /* After the items. Counters with which the table would stand still, or believe in items that are not there, are corrected; then

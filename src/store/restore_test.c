@@ -9,7 +9,7 @@ static rv_code restore(rv_store *store, uint64_t key, double priority, int32_t t
                            .times_sampled = times_sampled,
                            .inserted_at_ns = 1000 + value,
                            .trajectory = single(store, value, 1)};
-  rv_code code = rv_table_restore_item(rv_store_table(store, 0), &item, err);
+  rv_code code = rv_table_restore_item(rv_store_table(store, 0), &item, 0, err);
   rv_trajectory_unref(item.trajectory);
   return code;
 }

@@ -28,6 +28,15 @@ static void fill_head(const rv_table *table, rv_snapshot *snapshot)
                                       .num_unique_samples = table->num_unique_samples};
 }
 
+/* Where the items differ each says its own. */
+static void note_naming(rv_table *table, rv_snapshot *snapshot)
+{
+  snapshot->head.naming = rv_naming_of_all(table);
+  if (snapshot->head.naming != 0) return;
+  snapshot->naming = table->naming;
+  snapshot->named_since = table->naming_since;
+}
+
 /* Room for the slots there are, made without the lock; there may be more by the time it is taken again. */
 static rv_code make_room(rv_snapshot *snapshot, size_t slots, rv_error *err)
 {
@@ -56,7 +65,7 @@ static rv_code begin(rv_snapshot *snapshot, rv_error *err)
       snapshot->books = &table->books;
       snapshot->cursor = table->books.slab.oldest;
       snapshot->last_sequence = table->books.slab.sequence;
-      if (snapshot->head.num_items > 0) snapshot->head.naming = rv_naming_of_all(table);
+      if (snapshot->head.num_items > 0) note_naming(table, snapshot);
       table->snapshot = snapshot;
     }
     rv_turn_leave(&turn);
@@ -141,6 +150,7 @@ static void fill_item(const rv_snapshot *snapshot, uint32_t slot, rv_snapshot_it
                         .times_sampled = kept ? values->times_sampled : item->times_sampled,
                         .inserted_at_ns = item->inserted_at_ns,
                         .trajectory = rv_trajectory_ref(rv_books_trajectory(snapshot->books, item)),
+                        .naming = out->sequence >= snapshot->named_since ? snapshot->naming : 0,
                         .chunk = loose ? NULL : rv_chunk_ref(((const rv_hold *)item->data)->chunk),
                         .base_row = loose ? 0 : item->base_row};
 }

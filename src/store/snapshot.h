@@ -37,7 +37,7 @@ void rv_snapshot_free(rv_snapshot *snapshot);
 
 const rv_snapshot_head *rv_snapshot_get_head(const rv_snapshot *snapshot);
 /* The next items in the order of insertion: at least one, borrowed until the next call. None at the end. Probability, table_size
- * and the like are not set. RV_RESOURCE_EXHAUSTED: memory was out when something had to be put aside; the snapshot is no good. */
+ * and the like are not set; naming is where the head has none. RV_RESOURCE_EXHAUSTED: memory was out when something had to be put aside; the snapshot is no good. */
 rv_code rv_snapshot_next(rv_snapshot *snapshot, const rv_draw **items, size_t *count, rv_error *err);
 
 /* Makes *record (the snapshot's from then on) of an item whose turn has not come, which lets go of its trajectory and rows. */

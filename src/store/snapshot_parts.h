@@ -31,15 +31,16 @@ struct rv_snapshot {
   rv_table *table;
   rv_snapshot_head head;
   /* ---- under the table's lock ---- */
-  rv_books *books;        /* the table's, or `own` */
-  rv_books *own;          /* after a reset: the books that the table had before */
-  uint32_t cursor;        /* the next item; RV_NO_SLOT: none */
-  uint64_t next_sequence; /* those below were walked */
-  uint64_t last_sequence; /* those above came later */
-  rv_kept_values **kept;  /* blocks by slot, NULL until something is kept there */
-  size_t num_blocks;      /* of `kept` */
-  rv_gone_block *gone;    /* newest first */
-  bool failed;            /* memory was out */
+  rv_books *books;              /* the table's, or `own` */
+  rv_books *own;                /* after a reset: the books that the table had before */
+  uint32_t cursor;              /* the next item; RV_NO_SLOT: none */
+  uint64_t next_sequence;       /* those below were walked */
+  uint64_t last_sequence;       /* those above came later */
+  uint64_t naming, named_since; /* of the newest items, and the first of them, where others have another */
+  rv_kept_values **kept;        /* blocks by slot, NULL until something is kept there */
+  size_t num_blocks;            /* of `kept` */
+  rv_gone_block *gone;          /* newest first */
+  bool failed;                  /* memory was out */
   /* ---- the walker's ---- */
   rv_snapshot_item *slice; /* walked, in order */
   size_t slice_count, slice_at;
