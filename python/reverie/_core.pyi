@@ -256,6 +256,7 @@ class Client:
         ----------
         table : str
         keys : array-like of int [n]
+            An array of int64, as they become where there is no uint64, stands for the keys of the same bits.
         priorities : array-like of float [n]
             NaN is refused everywhere; negative and infinite where a Prioritized selector is attached.
 
