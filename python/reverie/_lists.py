@@ -40,8 +40,17 @@ def as_columns(data: Any, signature: Structure | None, dtypes: Sequence[np.dtype
     TypeError
         A list that is no array: its rows differ in shape.
     ValueError
-        A number that does not fit into the leaf's dtype. Data of another structure, in which a list may be a column or a container.
+        A number that does not fit into the leaf's dtype. Data of another structure, in which a list may be a column or a container. Data
+        that is nested too deep.
     """
+    try:
+        return _found(data, signature, dtypes)
+    except RecursionError:
+        Structure(data)  # says how deep data may be
+        raise
+
+
+def _found(data: Any, signature: Structure | None, dtypes: Sequence[np.dtype[Any]]) -> Any:
     if signature is None:
         return _by_content(data, ())
     try:

@@ -185,7 +185,11 @@ def _with_plain_containers(signature: Any) -> Any:
 
 def canonical_signature(signature: Any) -> Any | None:
     """The signature with every leaf a `TensorSpec`; None for one that says nothing (None, and empty containers)."""
-    signature = _with_plain_containers(signature)
+    try:
+        signature = _with_plain_containers(signature)
+    except RecursionError:
+        nest.Structure(signature)  # says how deep one may be
+        raise
     if signature is None or (isinstance(signature, (dict, list, tuple)) and not signature):
         return None
     paths = nest.paths(signature)

@@ -172,9 +172,9 @@ static bool is_scalar(PyObject *value)
          PyBytes_Check(value) || PyArray_IsScalar(value, Generic);
 }
 
-static int has_lists(core_state *state, PyObject *nest);
+static int has_lists(core_state *state, PyObject *nest, int depth);
 
-static int has_lists_inside(core_state *state, PyObject *container)
+static int has_lists_inside(core_state *state, PyObject *container, int depth)
 {
   bool is_list = PyList_Check(container);
   PyObject *key, *value;
@@ -183,7 +183,7 @@ static int has_lists_inside(core_state *state, PyObject *container)
   if (PyDict_Check(container)) {
     while (found == 0 && PyDict_Next(container, &at, &key, &value)) {
       Py_INCREF(value); /* who is asked what it is may do anything */
-      found = has_lists(state, value);
+      found = has_lists(state, value, depth + 1);
       Py_DECREF(value);
     }
     return found;
@@ -192,7 +192,7 @@ static int has_lists_inside(core_state *state, PyObject *container)
     value = is_list ? PyList_GetItem(container, at) : PyTuple_GetItem(container, at);
     if (at == 0 && is_scalar(value)) return 1;
     Py_INCREF(value);
-    found = has_lists(state, value);
+    found = has_lists(state, value, depth + 1);
     Py_DECREF(value);
   }
   return found;
@@ -200,15 +200,12 @@ static int has_lists_inside(core_state *state, PyObject *container)
 
 /* Is there a list that begins with a number or a string, or another sequence, which may? Of rows it can only be an array. -1 with an
  * exception. */
-static int has_lists(core_state *state, PyObject *nest)
+static int has_lists(core_state *state, PyObject *nest, int depth)
 {
   int kind = tree_kind_of(state, nest);
   if (kind < 0 || kind == TREE_SEQUENCE) return kind < 0 ? -1 : 1;
   if (!PyList_Check(nest) && !PyTuple_Check(nest) && !PyDict_Check(nest)) return 0;
-  if (Py_EnterRecursiveCall(" while looking for lists in the data")) return -1;
-  int found = has_lists_inside(state, nest);
-  Py_LeaveRecursiveCall();
-  return found;
+  return depth > TREE_MAX_DEPTH ? tree_too_deep() : has_lists_inside(state, nest, depth);
 }
 
 /* The data with arrays in the place of lists (reverie/_lists.py); NULL with an exception. */
@@ -268,7 +265,7 @@ static int is_of_arrays(const client_object *self, const handle_object *handle, 
   const structure_object *signature = handle->signature;
   if (signature != NULL && signature->num_leaves == handle->num_specs)
     return has_arrays_at_leaves(self->state, signature->root, data);
-  int lists = has_lists(self->state, data);
+  int lists = has_lists(self->state, data, 0);
   return lists < 0 ? -1 : lists == 0;
 }
 

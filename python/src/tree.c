@@ -1,7 +1,5 @@
 #include "place.h"
 
-#define MAX_DEPTH 200
-
 /* Is it of the abstract class? 0 also where it cannot be asked; -1 with an exception such as Ctrl-C. */
 static int is_instance(PyObject *object, PyObject *abstract)
 {
@@ -88,6 +86,12 @@ static int reserve(tree *node, size_t n)
   }
   if (!ok) PyErr_NoMemory();
   return ok ? 0 : -1;
+}
+
+int tree_too_deep(void)
+{
+  PyErr_Format(PyExc_ValueError, "the data is nested more than %d deep", TREE_MAX_DEPTH);
+  return -1;
 }
 
 static tree *build(core_state *state, PyObject *nest, size_t *num_leaves, int depth);
@@ -250,8 +254,8 @@ static int build_children(core_state *state, tree *node, PyObject *nest, size_t 
 
 static tree *build(core_state *state, PyObject *nest, size_t *num_leaves, int depth)
 {
-  if (depth > MAX_DEPTH) {
-    PyErr_Format(PyExc_ValueError, "the data is nested more than %d deep", MAX_DEPTH);
+  if (depth > TREE_MAX_DEPTH) {
+    tree_too_deep();
     return NULL;
   }
   int kind = tree_kind_of(state, nest);

@@ -30,6 +30,9 @@ typedef struct tree {
   size_t leaf;     /* TREE_LEAF: its number */
 } tree;
 
+#define TREE_MAX_DEPTH 200 /* of a nest; what holds itself goes deeper than any bound */
+int tree_too_deep(void);   /* -1, with the ValueError of a nest that goes deeper */
+
 /* The tree of a nest, its leaves numbered from *num_leaves on. NULL with an exception, and *num_leaves as it was. */
 tree *tree_new(core_state *state, PyObject *nest, size_t *num_leaves);
 /* The same. NULL with MemoryError. */

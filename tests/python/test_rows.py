@@ -390,11 +390,16 @@ def test_a_deque_of_numbers_is_a_column_without_a_signature_too(connect):
     assert sorted(client.sample_batch("t", 3).data) == ["x"]
 
 
-def test_a_list_that_holds_itself_is_refused(connect):
-    endless = []
-    endless.append(endless)
-    with pytest.raises(RecursionError):
-        connect().add_batch("t", {"x": endless})
+@pytest.mark.parametrize("signature", [None, SIGNATURE])
+@pytest.mark.parametrize("kind", [list, dict, collections.deque, "twice"])
+def test_a_batch_that_holds_itself_is_refused_as_nested_too_deep(connect, signature, kind):
+    endless = [] if kind == "twice" else kind()
+    if kind is dict:
+        endless["obs"] = endless
+    else:
+        endless.extend([endless, endless] if kind == "twice" else [endless])
+    with pytest.raises(ValueError, match="nested more than 200 deep"):
+        connect(make_table(signature=signature)).add_batch("t", endless)
 
 
 def test_adding_waits_until_the_timeout_and_inserts_nothing_then(connect):

@@ -257,6 +257,10 @@ def test_a_structure_nested_without_end_is_a_value_error():
         deep = [deep]
     with pytest.raises(ValueError, match="deep"):
         make_table(signature=deep)
+    deep = {}
+    deep["x"] = deep
+    with pytest.raises(ValueError, match="deep"):
+        make_table(signature=deep)
 
 
 def test_random_bytes_never_do_worse_than_a_value_error():
