@@ -129,7 +129,7 @@ class Block:
             raise
         except ReverieError as why:
             if not self._ends_with_block:
-                tell_unconfirmed(self._unconfirmed(), kind, why)
+                tell_unconfirmed(self._left_over(), kind, why)
         except BaseException as other:  # a signal handler's
             if self._ends_with_block:
                 self._give_up(type(other), other)
@@ -144,6 +144,14 @@ class Block:
             return self.status().items_in_flight
         except (ReverieError, RuntimeError):  # it is closed, was never made, or this is a forked child
             return 0
+
+    def _left_over(self) -> int:
+        """The same. Of a writer whose client was closed, which has no status, it is what this takes from it, and so tells once."""
+        with contextlib.suppress(ReverieError, RuntimeError):
+            return self.status().items_in_flight
+        with contextlib.suppress(ReverieError, RuntimeError):
+            return self._abandon()
+        return 0
 
     def _give_up(self, kind: type[BaseException], error: BaseException | None = None) -> None:
         """Closes it without waiting."""

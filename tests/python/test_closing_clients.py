@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -209,6 +211,19 @@ def test_a_block_whose_items_went_with_its_client_raises_that(team):
     client.close()
     with pytest.raises(FailedPreconditionError, match=CLOSED):
         writer.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("error", [None, KeyError("mine")], ids=["end", "error"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_whose_items_went_with_its_client_logs_how_many_when_it_ends(kind, error, caplog):
+    with reverie.Server([reverie.Table.queue("t", 1)], address="127.0.0.1:0") as server:
+        client = reverie.Client(server.address)
+        client.add("t", ROW)
+        writer = filled(client, kind)
+        client.close()
+        with pytest.raises(FailedPreconditionError, match=CLOSED) if error is None else contextlib.nullcontext():
+            writer.__exit__(None if error is None else type(error), error, None)
+    assert re.search(r"a writer was left by \w+.*\b1\b.* items", caplog.text), caplog.text
 
 
 def test_samplers_and_iterators_say_that_it_was_closed(connect):
