@@ -2,43 +2,17 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/env.h"
 #include "base/error.h"
-#include "base/lock.h"
-#include "persist/checkpoint_await.h"
-#include "persist/checkpoint_dir.h"
-#include "persist/checkpoint_files.h"
 #include "persist/checkpoint_mark.h"
-#include "persist/increments.h"
+#include "persist/checkpointer_parts.h"
 #include "persist/journal.h"
 #include "persist/record_file.h"
 
-enum { LISTED_AGAIN = 20, WAIT_NS = 20000000 };
-
-struct rv_checkpointer {
-  atomic_size_t refs;
-  rv_env env;
-  char *path, *fallback;
-  int level; /* of files (persist/record_file.h) */
-  uint32_t keep;
-  const rv_files *files;
-  rv_increments *increments; /* NULL: each checkpoint is whole by itself. Whoever set `saving` has it */
-  bool has_group, required, fresh;
-  atomic_bool made; /* the root, by rv_checkpointer_prepare */
-  rv_mutex lock;    /* guards: */
-  bool saving;
-  pthread_t by; /* whom, while `saving` */
-  rv_cond saved;
-  unsigned holders; /* who want the newest held */
-  int hold;         /* on `newest`, where there are such; -1: none */
-  char *newest;     /* what was restored or saved last; NULL: nothing, or memory was out */
-};
+enum { WAIT_NS = 20000000 };
 
 /* ---- making ---- */
 
@@ -123,10 +97,16 @@ const char *rv_checkpointer_path(const rv_checkpointer *checkpointer)
   return checkpointer->path;
 }
 
+bool rv_checkpointer_has(const rv_checkpointer *checkpointer, const char *checkpoint)
+{
+  size_t size = strlen(checkpointer->path);
+  return strncmp(checkpoint, checkpointer->path, size) == 0 && checkpoint[size] == '/' &&
+         strchr(checkpoint + size + 1, '/') == NULL;
+}
+
 /* ---- looking whether it could save ---- */
 
-/* What a save returns is easily given where the directory that it is in is meant: nothing would be found in it, and more be saved into it. */
-static rv_code check_root(const char *path, rv_error *err)
+rv_code rv_checkpointer_check_root(const char *path, rv_error *err)
 {
   char *done = rv_path_join(path, RV_DONE_FILE);
   if (done == NULL) return rv_fail_memory(err, strlen(path));
@@ -144,14 +124,14 @@ static rv_code check_root(const char *path, rv_error *err)
 
 rv_code rv_checkpointer_check(const rv_checkpointer *checkpointer, rv_error *err)
 {
-  rv_code code = check_root(checkpointer->path, err);
+  rv_code code = rv_checkpointer_check_root(checkpointer->path, err);
   if (code != RV_OK) return code;
   code = rv_check_directories(checkpointer->path, err);
   if (code != RV_OK) rv_error_prefix(err, "no checkpoint could be saved");
   return code;
 }
 
-static bool has_checkpoints(const char *path)
+bool rv_checkpointer_any_in(const char *path)
 {
   rv_checkpoint_list list;
   bool any = false;
@@ -161,7 +141,7 @@ static bool has_checkpoints(const char *path)
   return any;
 }
 
-static rv_code fail_empty(const rv_checkpointer *checkpointer, rv_error *err)
+rv_code rv_checkpointer_fail_empty(const rv_checkpointer *checkpointer, rv_error *err)
 {
   return rv_fail(err, RV_FAILED_PRECONDITION,
                  "%s %s, and one is required: mount its volume, or give the directory that has them. To begin empty, start once "
@@ -181,16 +161,16 @@ bool rv_checkpointer_is_fresh(const rv_checkpointer *checkpointer)
 
 rv_code rv_checkpointer_has_required(const rv_checkpointer *checkpointer, rv_error *err)
 {
-  bool has = !checkpointer->required || has_checkpoints(checkpointer->path) ||
+  bool has = !checkpointer->required || rv_checkpointer_any_in(checkpointer->path) ||
              (checkpointer->fallback != NULL && rv_checkpoint_is_done(checkpointer->fallback));
-  return has ? RV_OK : fail_empty(checkpointer, err);
+  return has ? RV_OK : rv_checkpointer_fail_empty(checkpointer, err);
 }
 
 rv_code rv_checkpointer_prepare(rv_checkpointer *checkpointer, rv_error *err)
 {
   rv_partial partial;
   rv_error fault;
-  rv_code code = check_root(checkpointer->path, err);
+  rv_code code = rv_checkpointer_check_root(checkpointer->path, err);
   if (code == RV_OK) code = rv_checkpointer_has_required(checkpointer, err);
   if (code != RV_OK) return code;
   if (access(checkpointer->path, F_OK) != 0) atomic_store(&checkpointer->made, true);
@@ -213,7 +193,7 @@ static void hold_newest(rv_checkpointer *checkpointer)
   checkpointer->hold = wanted ? rv_checkpoint_mark_share(checkpointer->newest) : -1;
 }
 
-static void note_newest(rv_checkpointer *checkpointer, const char *path)
+void rv_checkpointer_note_newest(rv_checkpointer *checkpointer, const char *path)
 {
   rv_mutex_lock(&checkpointer->lock);
   free(checkpointer->newest);
@@ -273,8 +253,7 @@ static rv_code begin_saving(rv_checkpointer *checkpointer, const rv_checkpoint_w
   return code;
 }
 
-/* For restoring, which goes on without it where somebody saves. */
-static bool try_saving(rv_checkpointer *checkpointer)
+bool rv_checkpointer_try_saving(rv_checkpointer *checkpointer)
 {
   rv_mutex_lock(&checkpointer->lock);
   bool taken = !checkpointer->saving;
@@ -283,7 +262,7 @@ static bool try_saving(rv_checkpointer *checkpointer)
   return taken;
 }
 
-static void end_saving(rv_checkpointer *checkpointer)
+void rv_checkpointer_end_saving(rv_checkpointer *checkpointer)
 {
   rv_mutex_lock(&checkpointer->lock);
   checkpointer->saving = false;
@@ -336,7 +315,7 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
   if (code == RV_OK) code = finish(&partial, checkpointer, journal, path, err);
   if (checkpointer->increments != NULL) rv_increments_end(checkpointer->increments, code == RV_OK ? *path : NULL);
   rv_partial_drop(&partial, env);
-  if (code == RV_OK) note_newest(checkpointer, *path);
+  if (code == RV_OK) rv_checkpointer_note_newest(checkpointer, *path);
   if (code == RV_OK) rv_checkpoints_retire(checkpointer->path, checkpointer->keep, env);
   if (begun && code == RV_OK) rv_journal_note_checkpoint(journal, checkpointer->path, *path);
   if (begun) rv_journal_end_checkpoint(journal);
@@ -356,7 +335,7 @@ static rv_code save(rv_checkpointer *checkpointer, rv_store *store, const rv_che
   char *made = NULL;
   rv_journal *journal = rv_journal_of(store);
   rv_code code = write_checkpoint(checkpointer, store, journal, watch, &made, err);
-  end_saving(checkpointer);
+  rv_checkpointer_end_saving(checkpointer);
   if (code == RV_OK && hook.saved != NULL) hook.saved(hook.context, made);
   if (code == RV_OK) remove_older(checkpointer, journal);
   rv_journal_unref(journal);
@@ -412,179 +391,4 @@ rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const 
     free(made);
   if (code != RV_OK) rv_error_prefix(err, "nothing was exported");
   return code;
-}
-
-/* ---- restoring ---- */
-
-typedef struct restoring {
-  rv_checkpointer *checkpointer;
-  rv_checkpoint_source source;
-  rv_store **out;
-  char **loaded;
-  bool for_journal; /* which goes on from what is restored */
-} restoring;
-
-/* What came after it is in its journal alone: without that it would be lost in silence. */
-static rv_code needs_no_journal(const char *dir, rv_error *err)
-{
-  rv_journal_link link;
-  bool linked = false;
-  rv_code code = rv_journal_link_read(dir, &linked, &link, err);
-  if (code == RV_OK && !linked) return RV_OK;
-  if (code != RV_OK && code != RV_DATA_LOSS) return code;
-  return rv_fail(err, RV_FAILED_PRECONDITION,
-                 "a journal goes on from this checkpoint, and none was given: what was confirmed since would be lost. Give the "
-                 "journal; or, to go on without what it has, remove the file " RV_LINK_FILE " from the checkpoint");
-}
-
-static rv_code load(restoring *work, const char *dir, bool *damaged, rv_error *err)
-{
-  *damaged = false;
-  char *copy = strdup(dir);
-  if (copy == NULL) return rv_fail_memory(err, strlen(dir));
-  work->source.dir = dir;
-  rv_code code = rv_checkpoint_read(&work->source, work->out, damaged, err);
-  if (code == RV_OK) rv_log(&work->checkpointer->env, RV_LOG_INFO, "restored from %s", dir);
-  if (code == RV_OK && work->loaded != NULL)
-    *work->loaded = copy;
-  else
-    free(copy);
-  return code;
-}
-
-typedef struct search {
-  bool found;   /* the root has a checkpoint at all, and the result is about it */
-  bool changed; /* one went before it was read: a server that saves removes older ones */
-  rv_error first;
-} search;
-
-/* Goes on with the one before where it returns RV_OK without a store. */
-static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search *all, rv_error *err)
-{
-  const rv_env *env = &work->checkpointer->env;
-  rv_error fault;
-  bool damaged = false;
-  char *dir = rv_path_join(work->checkpointer->path, entry->name);
-  if (dir == NULL) return rv_fail_memory(err, strlen(work->checkpointer->path));
-  int hold;
-  rv_code code = RV_OK;
-  bool named = entry->wall_ns != INT64_MIN;
-  if (entry->unknown == 0 ? !entry->done : !named) { /* half written; or somebody else's, as lost+found */
-    if (entry->unknown == 0 && named)
-      rv_log(env, RV_LOG_WARNING, "%s has no " RV_DONE_FILE ": it is half written, and passed over", dir);
-    free(dir);
-    return RV_OK;
-  }
-  code = rv_checkpoint_hold(dir, env, work->source.watch, &hold, &fault);
-  bool held = code == RV_OK;
-  if (held && !work->for_journal) code = needs_no_journal(dir, &fault);
-  if (held && code == RV_OK) code = load(work, dir, &damaged, &fault);
-  if (held && code == RV_OK) note_newest(work->checkpointer, dir);
-  if ((!held || damaged) && !rv_checkpoint_is_done(dir)) {
-    all->changed = true;
-    damaged = false;
-  }
-  rv_checkpoint_mark_release(hold);
-  if (code != RV_OK && damaged) {
-    rv_log(env, RV_LOG_WARNING, "%s cannot be used, and is passed over: %s", dir, fault.message);
-    if (!all->found) all->first = fault;
-    code = RV_OK;
-  } else if (code != RV_OK) {
-    rv_error_prefix(&fault, "%s", dir);
-    rv_error_copy(err, &fault);
-  }
-  all->found = true;
-  free(dir);
-  return code;
-}
-
-/* The newest that is whole. */
-static rv_code load_newest(restoring *work, search *all, rv_error *err)
-{
-  rv_code code = RV_OK;
-  for (int tries = 0; tries < LISTED_AGAIN; tries++) {
-    rv_checkpoint_list list;
-    *all = (search){.found = false};
-    code = rv_checkpoint_list_read(work->checkpointer->path, &list, err);
-    if (code != RV_OK) return code;
-    for (size_t i = 0; i < list.count && code == RV_OK && *work->out == NULL; i++)
-      code = try_one(work, &list.entries[i], all, err);
-    rv_checkpoint_list_fini(&list);
-    if (!all->changed) break;
-  }
-  if (code == RV_OK && *work->out == NULL && all->found) {
-    code = rv_error_copy(err, &all->first);
-    rv_error_prefix(err, "no checkpoint in %s is whole%s", work->checkpointer->path,
-                    work->for_journal ? "" : " (to begin empty, move the damaged ones away)");
-  }
-  return code;
-}
-
-/* RV_OK without a store: there is none that can be used. Whoever gave up, or has no memory left, is not to begin empty for it. */
-static rv_code load_fallback(restoring *work, rv_error *err)
-{
-  const rv_checkpointer *checkpointer = work->checkpointer;
-  rv_error fault;
-  bool damaged;
-  if (checkpointer->fallback == NULL) return RV_OK;
-  int hold;
-  rv_code code = rv_checkpoint_hold(checkpointer->fallback, &checkpointer->env, work->source.watch, &hold, &fault);
-  if (code == RV_OK) code = load(work, checkpointer->fallback, &damaged, &fault);
-  rv_checkpoint_mark_release(hold);
-  if (code == RV_CANCELLED || code == RV_RESOURCE_EXHAUSTED) {
-    rv_error_prefix(&fault, "%s", checkpointer->fallback);
-    return rv_error_copy(err, &fault);
-  }
-  if (code != RV_OK)
-    rv_log(&checkpointer->env, RV_LOG_WARNING, "the fallback checkpoint %s cannot be used, and is passed over: %s%s",
-           checkpointer->fallback, fault.message,
-           has_checkpoints(checkpointer->fallback) ? "; it is a directory of checkpoints: give one of those in it" : "");
-  return RV_OK;
-}
-
-static rv_code begin_empty(const restoring *work, rv_error *err)
-{
-  const rv_checkpointer *checkpointer = work->checkpointer;
-  if (checkpointer->required) return fail_empty(checkpointer, err);
-  if (!work->for_journal && !checkpointer->fresh)
-    rv_log(&checkpointer->env, RV_LOG_WARNING, "begins empty: %s %s; if there should be one, is its volume mounted?",
-           checkpointer->path, rv_checkpointer_lacks(checkpointer));
-  return rv_store_new(work->source.config, work->out, err);
-}
-
-rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
-                             bool for_journal, rv_store **out, char **loaded, rv_error *err)
-{
-  search all;
-  restoring work = {.checkpointer = checkpointer,
-                    .source = {.config = config, .watch = watch, .env = &checkpointer->env},
-                    .out = out,
-                    .loaded = loaded,
-                    .for_journal = for_journal};
-  *out = NULL;
-  if (loaded != NULL) *loaded = NULL;
-  rv_code code = check_root(checkpointer->path, err);
-  if (code == RV_OK && !for_journal) /* a journal's start has waited before it looked which is the newest */
-    code = rv_checkpoint_await_writers(checkpointer->path, &checkpointer->env, watch, err);
-  if (code != RV_OK) return code;
-  bool taken = checkpointer->increments != NULL && try_saving(checkpointer);
-  if (taken) work.source.increments = checkpointer->increments;
-  code = load_newest(&work, &all, err);
-  if (code == RV_OK && !all.found) code = load_fallback(&work, err);
-  if (code == RV_OK && *out == NULL) code = begin_empty(&work, err);
-  if (taken) end_saving(checkpointer);
-  return code;
-}
-
-rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,
-                                rv_store **out, char **loaded, rv_error *err)
-{
-  return rv_checkpointer_load(checkpointer, config, watch, false, out, loaded, err);
-}
-
-bool rv_checkpointer_has(const rv_checkpointer *checkpointer, const char *checkpoint)
-{
-  size_t size = strlen(checkpointer->path);
-  return strncmp(checkpoint, checkpointer->path, size) == 0 && checkpoint[size] == '/' &&
-         strchr(checkpoint + size + 1, '/') == NULL;
 }
