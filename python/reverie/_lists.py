@@ -180,7 +180,8 @@ def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[A
         if found.dtype.kind in "SU":  # which would take the zeros at a text's end for padding
             found = np.asarray(value, object)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{_place(path)}a {type(value).__name__} cannot be made an array of: {error}") from None
+        remedy = "; where rows differ in shape, add them one by one" if isinstance(error, ValueError) else ""
+        raise TypeError(f"{_place(path)}a {type(value).__name__} cannot be made an array of: {error}{remedy}") from None
     if dtype is None or found.dtype == dtype or not _is_plain(value):
         return found
     bounds = _bounds(dtype)

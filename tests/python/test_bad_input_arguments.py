@@ -437,6 +437,15 @@ def test_why_a_value_cannot_be_made_an_array_of_is_told(name, error):
         ASKED[name](reverie.Client(server), Raising(error("use .cpu()")))
 
 
+def test_a_tensor_that_numpy_makes_no_array_of_is_told_of_what_does():
+    tensor = type("Tensor", (Raising,), {"__module__": "torch"})(TypeError("Got unsupported ScalarType BFloat16"))
+    with (
+        reverie.Server([make_table("t")], in_process=True) as server,
+        pytest.raises(TypeError, match=r"BFloat16; reverie\.torch\.as_array makes one of a tensor on the host$"),
+    ):
+        reverie.Client(server).add("t", {"x": tensor})
+
+
 def test_ctrl_c_while_a_signature_is_read_ends_the_call_and_costs_no_nest(monkeypatch):
     def interrupt(data):
         raise KeyboardInterrupt

@@ -204,7 +204,11 @@ def test_where_a_signature_has_a_column_lists_are_what_numpy_makes_of_them(conne
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"obs": [[1, 2], [3]]}, TypeError, r"obs.*a list cannot be made an array of"),
+        (
+            {"obs": [[1, 2], [3]]},
+            TypeError,
+            r"obs.*a list cannot be made an array of.*; where rows differ in shape, add them one by one$",
+        ),
         ({"obs": [[1, 2, 3], [4, 5, 6]]}, ValueError, r'"obs" is float32\[2\], got float32\[3\]'),
         ({"obs": [1, 2]}, ValueError, r'"obs" is float32\[2\], got float32\[\]'),
         ({"action": [0, 256]}, ValueError, r"action.*the integer 256 does not fit into uint8"),
