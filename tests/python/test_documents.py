@@ -44,7 +44,7 @@ def test_the_readmes_code_runs_from_top_to_bottom():
 
 
 def test_getting_started_runs_from_top_to_bottom():
-    names = run_page("docs/getting-started.md", 7)
+    names = run_page("docs/getting-started.md", 8)
     shutil.rmtree(names["place"])
 
 
