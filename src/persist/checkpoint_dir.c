@@ -284,7 +284,7 @@ rv_code rv_check_directories(const char *path, rv_error *err)
   return code;
 }
 
-static void remove_left_behind(const char *root, const rv_env *env)
+void rv_partials_remove(const char *root, const rv_env *env)
 {
   rv_dir_names found;
   rv_error err;
@@ -392,7 +392,7 @@ rv_code rv_partial_begin(const char *root, const rv_env *env, const rv_files *fi
   *out = (rv_partial){.lock = -1, .files = files};
   rv_code code = rv_make_directories(root, err);
   if (code != RV_OK) return code;
-  remove_left_behind(root, env);
+  rv_partials_remove(root, env);
   for (int tries = 0; tries < BEGIN_TRIES; tries++) {
     code = begin_partial(root, env, out, err);
     /* another process may take a directory that has no mark yet for one that was left behind */

@@ -64,7 +64,9 @@ typedef struct rv_partial {
   const rv_files *files;
 } rv_partial;
 
-/* Makes root, and a directory in it to write to. What crashes left behind is removed. */
+/* Removes what crashes left behind: directories that were written to, and whose writers have gone. */
+void rv_partials_remove(const char *root, const rv_env *env);
+/* Makes root, and a directory in it to write to, when what crashes left behind is removed. */
 rv_code rv_partial_begin(const char *root, const rv_env *env, const rv_files *files, rv_partial *out, rv_error *err);
 /* A small file beside the others. */
 rv_code rv_partial_put(const rv_partial *partial, const char *name, const char *text, rv_error *err);

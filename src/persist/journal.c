@@ -205,6 +205,7 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
   if (code == RV_OK && (journal->dir == NULL || journal->checkpoints == NULL || journal->lists == NULL))
     code = rv_fail_memory(err, strlen(start->dir));
   if (code == RV_OK) code = rv_journal_encode_forget_chunks(&journal->encoder, err);
+  if (code == RV_OK) rv_partials_remove(journal->checkpoints, &journal->env); /* the disk may be full of it */
   if (code == RV_OK && start->goes_on) rv_journal_prune_early(journal);
   if (code == RV_OK) code = begin(journal, err);
   if (code == RV_OK) {

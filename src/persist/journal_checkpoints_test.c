@@ -5,8 +5,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 
+#include "persist/dir_names.h"
 #include "persist/journal_parts.h"
 #include "persist/journal_testing.h"
 #include "persist/saver.h"
@@ -360,11 +362,11 @@ static void a_bound_whose_multiples_do_not_fit_is_refused(void **state)
 
 /* ---- a volume of the journal's own that is full ---- */
 
-/* No file can be made as long as the first segment is there. */
+/* No file can be made as long as what takes the room is there. */
 static int create_without_room(void *context, const char *path)
 {
-  const char *first = context;
-  if (first[0] == '\0' || access(first, F_OK) != 0) return rv_files_of_system.create(NULL, path);
+  const char *large = context;
+  if (large[0] == '\0' || access(large, F_OK) != 0) return rv_files_of_system.create(NULL, path);
   errno = ENOSPC;
   return -1;
 }
@@ -425,6 +427,47 @@ static void a_journal_without_room_begins_when_checkpoints_that_needed_it_are_re
   assert_int_equal(size_of(again.store, 0), 15);
   same_after_a_crash(&d, &again, &config);
   close_all(&again);
+  disk_fini(&d);
+}
+
+static bool end_here(void *context, const rv_checkpoint_progress *progress)
+{
+  (void)context;
+  (void)progress;
+  _exit(0);
+}
+
+static void a_journal_begins_where_a_checkpoint_that_a_killed_server_left_half_written_takes_all_the_room(void **state)
+{
+  rv_error err;
+  char left[400] = "";
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = end_here};
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  rv_files files = rv_files_of_system;
+  files.create = create_without_room;
+  files.context = left;
+  disk d = disk_of(*state, "first");
+  int status;
+  pid_t server = fork();
+  if (server == 0) {
+    journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+    add_rows(rv_store_table(j.store, 0), 5, 0);
+    sync_all(&j);
+    rv_checkpointer_save(d.checkpointer, j.store, &watch, NULL, &err);
+    _exit(1);
+  }
+  assert_int_equal(waitpid(server, &status, 0), server);
+  assert_int_equal(status, 0);
+  rv_dir_names names;
+  must(rv_dir_names_read(d.checkpoints, &names, &err), &err);
+  for (size_t i = 0; i < names.count; i++)
+    if (names.names[i][0] == '.') snprintf(left, sizeof left, "%s/%s", d.checkpoints, names.names[i]);
+  rv_dir_names_fini(&names);
+  assert_true(left[0] != '\0');
+  journaled j;
+  must(try_open(&d, (how){.files = &files}, &config, 1, &j, &err), &err);
+  assert_int_equal(size_of(j.store, 0), 5);
+  close_all(&j);
   disk_fini(&d);
 }
 
@@ -514,6 +557,7 @@ int main(void)
       WITH_DISK(a_checkpoint_that_waits_for_the_journal_says_how_many_items_it_has),
       WITH_DISK(a_bound_whose_multiples_do_not_fit_is_refused),
       WITH_DISK(a_journal_without_room_begins_when_checkpoints_that_needed_it_are_removed),
+      WITH_DISK(a_journal_begins_where_a_checkpoint_that_a_killed_server_left_half_written_takes_all_the_room),
       WITH_DISK(a_checkpoint_of_a_journal_without_room_is_saved_when_those_that_needed_it_are_removed),
       WITH_DISK(a_journal_that_waits_for_the_disk_to_end_is_not_used_by_who_saves_then),
   };
