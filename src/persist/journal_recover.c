@@ -410,6 +410,24 @@ static rv_code without_others(recovery *work, uint64_t segment, rv_error *err)
                  work->checkpoint, segment, work->dir, all.changes);
 }
 
+/* Of the checkpoint that was loaded; one that is *damaged is none for salvage. */
+static rv_code read_link(const recovery *work, bool *linked, bool *damaged, rv_journal_link *out, rv_error *err)
+{
+  rv_error fault;
+  *linked = *damaged = false;
+  if (work->checkpoint == NULL) return RV_OK;
+  rv_code code = rv_journal_link_read(work->checkpoint, linked, out, &fault);
+  if (code == RV_OK) return RV_OK;
+  if (code != RV_DATA_LOSS) return rv_error_copy(err, &fault);
+  if (!work->config.salvage)
+    return rv_fail(err, code,
+                   "%s; put it back as it was, or start once with salvage (journal_salvage=1), from the checkpoint alone",
+                   fault.message);
+  rv_log(&work->env, RV_LOG_ERROR, "journal: %s; what happened after the checkpoint is lost", fault.message);
+  *damaged = true;
+  return RV_OK;
+}
+
 /* Makes the store as it was. */
 static rv_code restore(recovery *work, const rv_store_config *store_config, rv_error *err)
 {
@@ -421,12 +439,16 @@ static rv_code restore(recovery *work, const rv_store_config *store_config, rv_e
   if (code == RV_OK)
     code = rv_checkpointer_load(work->checkpointer, store_config, work->watch, true, &work->store, &work->checkpoint, err);
   if (code != RV_OK) return code;
-  bool linked = false;
-  if (work->checkpoint != NULL) code = rv_journal_link_read(work->checkpoint, &linked, &link, err);
-  if (code != RV_OK && !(code == RV_DATA_LOSS && work->config.salvage)) return code;
+  bool linked, damaged;
+  code = read_link(work, &linked, &damaged, &link, err);
+  if (code != RV_OK) return code;
   if (!linked && work->segments.count == 0) return RV_OK;
   if (!linked) {
-    snprintf(why, sizeof why, work->checkpoint == NULL ? "there is no checkpoint" : "%s was saved without it", work->checkpoint);
+    snprintf(why, sizeof why,
+             work->checkpoint == NULL ? "there is no checkpoint"
+             : damaged                ? "the file " RV_LINK_FILE " of %s is damaged"
+                                      : "%s was saved without it",
+             work->checkpoint);
     return without_checkpoint(work, why, err);
   }
   const rv_segment_entry *first = find_segment(work, link.segment);

@@ -55,6 +55,29 @@ static void a_limiter_for_bounds_that_are_lost_is_left_out(void **state)
   disk_fini(&d);
 }
 
+static void a_link_that_is_damaged_is_told_with_what_helps_and_salvage_says_what_it_costs(void **state)
+{
+  rv_error err;
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  char *saved = NULL;
+  disk d = disk_of(*state, "first");
+  journaled j = open_with(&d, (how){.mode = 0}, &config, 1);
+  add_rows(rv_store_table(j.store, 0), 3, 0);
+  must(rv_checkpointer_save(d.checkpointer, j.store, NULL, &saved, &err), &err);
+  add_rows(rv_store_table(j.store, 0), 2, 10);
+  close_all(&j);
+  write_bytes(saved, RV_LINK_FILE, "journal?", 8);
+  assert_int_equal(try_open(&d, (how){.mode = 0}, &config, 1, &j, &err), RV_DATA_LOSS);
+  assert_non_null(strstr(err.message, RV_LINK_FILE " is damaged"));
+  assert_non_null(strstr(err.message, "start once with salvage"));
+  j = open_with(&d, (how){.salvage = true}, &config, 1);
+  assert_int_equal(size_of(j.store, 0), 3);
+  logged(*state, "is damaged; its 2 changes are lost");
+  close_all(&j);
+  free(saved);
+  disk_fini(&d);
+}
+
 /* ---- rows ---- */
 
 static void put_rows(rv_chunk *segment, int64_t first, int64_t end)
@@ -166,6 +189,7 @@ int main(void)
 #define WITH_DISK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
   const struct CMUnitTest tests[] = {
       WITH_DISK(a_limiter_for_bounds_that_are_lost_is_left_out),
+      WITH_DISK(a_link_that_is_damaged_is_told_with_what_helps_and_salvage_says_what_it_costs),
       WITH_DISK(no_item_gets_rows_that_were_written_before_what_is_lost),
       WITH_DISK(an_item_has_its_own_rows_where_it_is_lost_that_one_with_its_key_went),
   };
