@@ -166,6 +166,16 @@ static rv_code begin(rv_journal *journal, rv_error *err)
   return code;
 }
 
+/* Of checkpoints, by a server that was killed when it wrote or removed them, and of segments: the disk may be full of that. One that does not go
+ * on gives nothing up before its own checkpoint is whole. */
+static void remove_left_behind(rv_journal *journal, bool goes_on)
+{
+  rv_partials_remove(journal->checkpoints, &journal->env);
+  if (!goes_on) return;
+  rv_checkpoints_retain(journal->checkpoints, UINT32_MAX, &journal->env);
+  rv_journal_prune_early(journal);
+}
+
 rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv_journal **out, rv_error *err)
 {
   rv_journal *journal = calloc(1, sizeof *journal);
@@ -205,8 +215,7 @@ rv_code rv_journal_open(const rv_journal_start *start, const rv_files *files, rv
   if (code == RV_OK && (journal->dir == NULL || journal->checkpoints == NULL || journal->lists == NULL))
     code = rv_fail_memory(err, strlen(start->dir));
   if (code == RV_OK) code = rv_journal_encode_forget_chunks(&journal->encoder, err);
-  if (code == RV_OK) rv_partials_remove(journal->checkpoints, &journal->env); /* the disk may be full of it */
-  if (code == RV_OK && start->goes_on) rv_journal_prune_early(journal);
+  if (code == RV_OK) remove_left_behind(journal, start->goes_on);
   if (code == RV_OK) code = begin(journal, err);
   if (code == RV_OK) {
     rv_journal_encoder_clear(&journal->encoder);

@@ -471,6 +471,31 @@ static void a_journal_begins_where_a_checkpoint_that_a_killed_server_left_half_w
   disk_fini(&d);
 }
 
+static void a_journal_begins_where_a_checkpoint_that_a_killed_server_left_half_removed_takes_all_the_room(void **state)
+{
+  rv_error err;
+  char left[400] = "", first[256], command[900];
+  rv_table_config config = rv_table_config_default("replay", 1000);
+  rv_files files = rv_files_of_system;
+  files.create = create_without_room;
+  files.context = left;
+  disk d = disk_of(*state, "first");
+  journaled j = with_three_checkpoints(&d, &files, &config, first, sizeof first);
+  close_all(&j);
+  rv_checkpoint_list list = checkpoints_of(&d);
+  snprintf(left, sizeof left, "%s/%s", d.checkpoints, list.entries[2].name);
+  rv_checkpoint_list_fini(&list);
+  snprintf(command, sizeof command, "rm '%s/" RV_DONE_FILE "' '%s/" RV_LINK_FILE "'", left, left);
+  assert_int_equal(system(command), 0);
+  must(try_open(&d, (how){.files = &files}, &config, 1, &j, &err), &err);
+  assert_int_equal(size_of(j.store, 0), 15);
+  list = checkpoints_of(&d);
+  assert_int_equal(list.count, 2);
+  rv_checkpoint_list_fini(&list);
+  close_all(&j);
+  disk_fini(&d);
+}
+
 static void a_checkpoint_of_a_journal_without_room_is_saved_when_those_that_needed_it_are_removed(void **state)
 {
   rv_error err;
@@ -558,6 +583,7 @@ int main(void)
       WITH_DISK(a_bound_whose_multiples_do_not_fit_is_refused),
       WITH_DISK(a_journal_without_room_begins_when_checkpoints_that_needed_it_are_removed),
       WITH_DISK(a_journal_begins_where_a_checkpoint_that_a_killed_server_left_half_written_takes_all_the_room),
+      WITH_DISK(a_journal_begins_where_a_checkpoint_that_a_killed_server_left_half_removed_takes_all_the_room),
       WITH_DISK(a_checkpoint_of_a_journal_without_room_is_saved_when_those_that_needed_it_are_removed),
       WITH_DISK(a_journal_that_waits_for_the_disk_to_end_is_not_used_by_who_saves_then),
   };
