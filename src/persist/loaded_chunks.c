@@ -8,7 +8,7 @@
 #include "wire/parse.h"
 
 enum {
-  COPY_BELOW = 16 << 10, /* a small chunk is one block of memory */
+  COPY_BYTES = 16 << 10, /* at most so large a chunk is one block of memory: its record lies in a block of the file's */
   KEY_BYTES = 11         /* of a message, in which its key stands first */
 };
 
@@ -69,7 +69,7 @@ static rv_code keep(rv_loaded_chunks *all, rv_chunk *owned_chunk, rv_chunk **add
 
 static rv_code parse(const rv_loaded_chunks *all, rv_buf *record, rv_span message, rv_chunk **out, rv_error *err)
 {
-  bool small = message.size < COPY_BELOW;
+  bool small = message.size <= COPY_BYTES;
   if (small && all->apart && message.size >= RV_COLD_LEAST) return rv_chunk_parse_apart(message, out, err);
   return rv_chunk_parse(record, message, small, out, err);
 }
@@ -79,7 +79,7 @@ rv_code rv_loaded_chunks_add(rv_loaded_chunks *all, rv_buf *owned_record, rv_chu
   rv_span message = {owned_record->data, owned_record->size};
   rv_chunk *chunk = NULL;
   *added = NULL;
-  if (message.size < COPY_BELOW) rv_warm_memory_need(&all->memory, message.size);
+  if (message.size <= COPY_BYTES) rv_warm_memory_need(&all->memory, message.size);
   rv_code code = has_tensors_twice(message)
                      ? rv_fail(err, RV_DATA_LOSS, "a chunk with tensors both in data and in deprecated_data")
                      : parse(all, owned_record, message, &chunk, err);
