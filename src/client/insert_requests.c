@@ -64,14 +64,22 @@ static rv_code put_item(rv_insert_stream *stream, rv_pieces *message, rv_stream_
   return stream->scratch.failed ? RV_RESOURCE_EXHAUSTED : rv_pieces_copy(message, stream->scratch.data, stream->scratch.size);
 }
 
-/* The chunks that later items may refer to; the others are let go here as the server lets them go. */
+/* The server had no room for the next item beside what it kept for others. */
+static bool next_needs_all_room(const rv_insert_stream *stream)
+{
+  return !rv_list_empty(&stream->queue) && RV_CONTAINER(stream->queue.next, rv_stream_item, link)->had_no_room;
+}
+
+/* The chunks that later items may refer to; the others are let go here as the server lets them go. None, where the next item needs all the room: what
+ * is needed again is sent again. */
 static rv_code put_keep_keys(rv_insert_stream *stream, rv_pieces *message)
 {
   size_t count = 0;
+  const bool keeps = !next_needs_all_room(stream);
   for (rv_link *link = stream->held.next, *next; link != &stream->held; link = next) {
     next = link->next;
     rv_stream_chunk *chunk = RV_CONTAINER(link, rv_stream_chunk, link);
-    if (atomic_load_explicit(&chunk->pins, memory_order_acquire) == 0) {
+    if (!keeps || atomic_load_explicit(&chunk->pins, memory_order_acquire) == 0) {
       rv_list_remove(link);
       stream->held_count--;
       chunk->sent_on = 0;
@@ -209,6 +217,7 @@ static rv_code fill_request(rv_insert_stream *stream, rv_pieces *message)
   if (code != RV_OK) return code;
   while (!rv_list_empty(&stream->queue) && message->bytes < stream->request_bytes) {
     rv_stream_item *item = RV_CONTAINER(stream->queue.next, rv_stream_item, link);
+    if (num_items > 0 && item->had_no_room) break;
     brings now = lends ? what_comes(stream, item) : SMALL;
     if (num_items > 0 && begins_a_request(before, now)) break;
     if (now != NOTHING) before = now;

@@ -170,6 +170,33 @@ static void an_item_whose_chunks_a_stream_may_not_keep_costs_no_other(void **sta
   }
 }
 
+/* Beside what is kept for those before it, which are not confirmed and may be referred to again, there is never room for the last ones. */
+static void an_item_that_a_stream_may_keep_alone_is_in_whatever_is_kept_for_others(void **state)
+{
+  (void)state;
+  enum { ITEMS = 120 };
+  const rv_rate_limiter_config open = rv_rate_limiter_min_size(1);
+  for (int shares = 0; shares < 2; shares++) {
+    rv_table_config tables[1] = {place_queue("queue", 1)};
+    rv_random random;
+    rv_random_init(&random, 1);
+    tables[0].max_size = ITEMS;
+    rig_start_with(&rig, tables, 1, (rv_server_config){.max_stream_chunk_bytes = 512 << 10});
+    connect_client(shares == 1);
+    rv_writer *writer = place_writer(&place, (rv_writer_config){.num_keep_alive_refs = ITEMS});
+    for (int i = 0; i < ITEMS; i++) {
+      append_row(writer, &random);
+      create_item(writer, "queue", 1);
+    }
+    rig_wait_for_waiting(&rig, "queue", ITEMS - 1, 0);
+    OK(rv_client_set_rate_limiter(place.client, "queue", &open, NULL, error));
+    OK(rv_writer_flush(writer, 0, NULL, error));
+    assert_int_equal(place_size(&place, "queue"), ITEMS);
+    rv_writer_free(writer);
+    close_all();
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -177,6 +204,7 @@ int main(void)
       cmocka_unit_test(large_rows_are_in_where_they_fit),
       cmocka_unit_test(a_row_that_is_too_large_costs_no_other),
       cmocka_unit_test(an_item_whose_chunks_a_stream_may_not_keep_costs_no_other),
+      cmocka_unit_test(an_item_that_a_stream_may_keep_alone_is_in_whatever_is_kept_for_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
