@@ -260,9 +260,11 @@ static rv_stream_item *find_refused(rv_insert_stream *stream, rv_call *call)
   return item != NULL ? item : first_with_chunk(&stream->queue, key);
 }
 
-/* What the server kept for other items may have left this one no room: it is tried once more, on a call that begins without. */
+/* What the server kept for other items may have left this one no room: it is tried once more, and nothing is kept beside it then. The server has
+ * answered, so that many of them do not wait for each other longer and longer. */
 static void try_again_or_give_up(rv_insert_stream *stream, rv_stream_item *refused, const char *message)
 {
+  stream->backoff_ns = RV_STREAM_BACKOFF_NS;
   if (refused->had_no_room)
     rv_insert_stream_give_up(stream, refused, RV_RESOURCE_EXHAUSTED, message);
   else

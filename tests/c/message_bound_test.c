@@ -197,6 +197,31 @@ static void an_item_that_a_stream_may_keep_alone_is_in_whatever_is_kept_for_othe
   }
 }
 
+/* They are refused one after the other, each on two calls: that does not take the longer the more there are. */
+static void many_items_that_a_stream_may_not_keep_are_told_within_one_settling(void **state)
+{
+  (void)state;
+  enum { ROWS = 120 };
+  rv_table_config table = rig_table("t");
+  rv_random random;
+  rv_random_init(&random, 1);
+  rig_start_with(&rig, &table, 1, (rv_server_config){.max_stream_chunk_bytes = 8 << 10});
+  connect_client(false);
+  rv_writer *writer = place_writer(&place, (rv_writer_config){.num_keep_alive_refs = ROWS});
+  for (int i = 0; i < ROWS; i++) append_row(writer, &random);
+  rv_run run = {.count = 1, .stride = 1};
+  rv_item_column of = {.runs = &run, .num_runs = 1};
+  size_t made = 0;
+  for (; run.first < ROWS; run.first++) {
+    rv_error err;
+    made += rv_writer_create_item(writer, "t", 1, &of, 1, NULL, &err) == RV_OK; /* some say that one before was refused */
+  }
+  OK(rv_writer_settle(writer, NULL, error));
+  assert_int_equal(rv_writer_discard_failed(writer), made);
+  rv_writer_free(writer);
+  close_all();
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -205,6 +230,7 @@ int main(void)
       cmocka_unit_test(a_row_that_is_too_large_costs_no_other),
       cmocka_unit_test(an_item_whose_chunks_a_stream_may_not_keep_costs_no_other),
       cmocka_unit_test(an_item_that_a_stream_may_keep_alone_is_in_whatever_is_kept_for_others),
+      cmocka_unit_test(many_items_that_a_stream_may_not_keep_are_told_within_one_settling),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
