@@ -1,11 +1,9 @@
 /* The TrajectoryWriter type: nests of steps into columns, nests of columns into items. */
 #include "convert.h"
-#include "stream.h"
+#include "writer_calls.h"
 
 typedef struct writer_object {
-  PyObject_HEAD
-  core_state *state;
-  stream_object *stream;  /* NULL: not initialised */
+  writer_base base;
   structure_object *nest; /* of all steps so far, replaced by one that has more; NULL: no step is in */
   unsigned keep, chunk_length;
   size_t configured_end;  /* past the last column that was configured as it came, maybe in a step that was refused */
@@ -29,8 +27,8 @@ static PyObject *writer_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     Py_DECREF(configs);
     return NULL;
   }
-  self->state = state;
-  self->stream = NULL;
+  self->base.state = state;
+  self->base.stream = NULL;
   self->nest = NULL;
   self->keep = self->chunk_length = 0;
   self->configured_end = 0;
@@ -52,8 +50,8 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *kwargs)
   unsigned keep, chunk_length = 0, items = 0;
   int delta = 0, compression = RV_COMPRESSION_AUTO, validate = 1;
   Py_ssize_t bytes = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!I|IpiInp:TrajectoryWriter", names, self->state->client_type, &client, &keep,
-                                   &chunk_length, &delta, &compression, &items, &bytes, &validate)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!I|IpiInp:TrajectoryWriter", names, self->base.state->client_type, &client,
+                                   &keep, &chunk_length, &delta, &compression, &items, &bytes, &validate)) {
     return -1;
   }
   rv_writer_config config = {
@@ -66,7 +64,7 @@ static int writer_init(PyObject *object, PyObject *args, PyObject *kwargs)
       .max_in_flight_bytes = bytes < 0 ? 0 : (size_t)bytes,
       .no_validation = !validate,
   };
-  if (stream_give(&self->stream, stream_new(self->state, (client_object *)client, &config)) < 0) return -1;
+  if (stream_give(&self->base.stream, stream_new(self->base.state, (client_object *)client, &config)) < 0) return -1;
   self->keep = keep;
   self->chunk_length = chunk_length;
   return 0;
@@ -76,7 +74,7 @@ static int writer_traverse(PyObject *object, visitproc visit, void *arg)
 {
   writer_object *self = (writer_object *)object;
   Py_VISIT(Py_TYPE(object));
-  Py_VISIT((PyObject *)self->stream);
+  Py_VISIT((PyObject *)self->base.stream);
   Py_VISIT(self->configs);
   Py_VISIT(self->history);
   Py_VISIT(self->flat);
@@ -93,7 +91,7 @@ static void writer_dealloc(PyObject *object)
   PyObject_GC_UnTrack(object);
   Py_XDECREF(self->history);
   Py_XDECREF(self->flat);
-  Py_XDECREF((PyObject *)self->stream);
+  Py_XDECREF((PyObject *)self->base.stream);
   Py_XDECREF((PyObject *)self->item);
   Py_XDECREF(self->item_table);
   Py_XDECREF(self->configs);
@@ -103,22 +101,10 @@ static void writer_dealloc(PyObject *object)
   Py_DECREF((PyObject *)type);
 }
 
-static int check_made(const writer_object *self)
-{
-  if (self->stream != NULL) return 0;
-  PyErr_SetString(PyExc_RuntimeError, "the writer was not initialised; writers are made by Client.trajectory_writer");
-  return -1;
-}
-
-static int writer_enter(writer_object *self)
-{
-  return check_made(self) < 0 ? -1 : stream_enter(self->stream);
-}
-
 /* What can be asked of a closed writer, too. */
 static int writer_enter_to_read(writer_object *self)
 {
-  return check_made(self) < 0 ? -1 : stream_enter_to_read(self->stream);
+  return writer_check_made((PyObject *)self) < 0 ? -1 : stream_enter_to_read(self->base.stream);
 }
 
 /* ---- growing ---- */
@@ -126,8 +112,8 @@ static int writer_enter_to_read(writer_object *self)
 static int configure_column(writer_object *self, uint32_t column, unsigned keep, unsigned chunk_length)
 {
   rv_error err;
-  if (rv_writer_configure_column(self->stream->writer, column, keep, chunk_length, &err) == RV_OK) return 0;
-  core_raise(self->state, &err);
+  if (rv_writer_configure_column(self->base.stream->writer, column, keep, chunk_length, &err) == RV_OK) return 0;
+  core_raise(self->base.state, &err);
   return -1;
 }
 
@@ -144,8 +130,8 @@ static int introduce_column(writer_object *self, uint32_t column, PyObject *path
   const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, NULL);
   rv_error err;
   bool ok = utf8 != NULL;
-  if (ok && rv_writer_name_column(self->stream->writer, column, utf8, &err) != RV_OK) {
-    core_raise(self->state, &err);
+  if (ok && rv_writer_name_column(self->base.stream->writer, column, utf8, &err) != RV_OK) {
+    core_raise(self->base.state, &err);
     ok = false;
   }
   Py_XDECREF(text);
@@ -196,7 +182,7 @@ static int add_cell(void *context, size_t leaf, PyObject *value)
   rv_cell *cell = &into->cells[into->n];
   cell->column = (uint32_t)leaf;
   if (scratch_hold(&into->s, value) < 0) return -1;
-  if (tensor_from_object(self->state, &into->s, value, RV_DTYPE_INVALID, &cell->value) < 0) {
+  if (tensor_from_object(self->base.state, &into->s, value, RV_DTYPE_INVALID, &cell->value) < 0) {
     tree_prefix_path(into->nest->root, into->nest->num_leaves, leaf);
     return -1;
   }
@@ -211,13 +197,13 @@ static int fill_step(writer_object *self, PyObject *data, step *into)
   for (int attempt = 0; attempt < 2; attempt++) {
     structure_object *nest = into->nest;
     into->n = into->room = into->bytes = 0;
-    int found = nest == NULL ? 0 : tree_match(self->state, nest->root, data, add_cell, into);
+    int found = nest == NULL ? 0 : tree_match(self->base.state, nest->root, data, add_cell, into);
     if (found != 0) return found < 0 ? -1 : 0;
-    into->nest = nest == NULL ? structure_new(self->state, data) : structure_grown(nest, data);
+    into->nest = nest == NULL ? structure_new(self->base.state, data) : structure_grown(nest, data);
     Py_XDECREF((PyObject *)nest);
     if (into->nest == NULL) return -1;
   }
-  PyErr_SetString(self->state->structure_error, "the data changed while it was appended");
+  PyErr_SetString(self->base.state->structure_error, "the data changed while it was appended");
   return -1;
 }
 
@@ -245,14 +231,14 @@ static PyObject *writer_append(PyObject *object, PyObject *const *args, Py_ssize
     return NULL;
   }
   int partial = given[1] == NULL ? 0 : PyObject_IsTrue(given[1]);
-  if (partial < 0 || writer_enter(self) < 0) return NULL;
+  if (partial < 0 || writer_enter(object) < 0) return NULL;
   step into = {.writer = self};
   scratch_init(&into.s);
   bool ok = fill_step(self, given[0], &into) == 0;
   if (ok && into.nest != self->nest) ok = introduce(self, into.nest) == 0;
-  ok = ok && stream_append(self->stream, into.cells, into.n, into.bytes, partial != 0) == 0;
+  ok = ok && stream_append(self->base.stream, into.cells, into.n, into.bytes, partial != 0) == 0;
   if (ok) take_nest(self, &into);
-  stream_leave(self->stream);
+  stream_leave(self->base.stream);
   Py_XDECREF((PyObject *)into.nest);
   scratch_fini(&into.s);
   if (!ok) return NULL;
@@ -264,10 +250,10 @@ static PyObject *writer_append(PyObject *object, PyObject *const *args, Py_ssize
 static PyObject **item_columns(writer_object *self, PyObject *trajectory, scratch *s, size_t *n)
 {
   for (int attempt = 0; attempt < 2; attempt++) {
-    if (self->item == NULL && (self->item = structure_new(self->state, trajectory)) == NULL) return NULL;
+    if (self->item == NULL && (self->item = structure_new(self->base.state, trajectory)) == NULL) return NULL;
     *n = self->item->num_leaves;
     PyObject **leaves = scratch_alloc(s, *n, sizeof *leaves);
-    int found = leaves == NULL ? -1 : tree_flatten(self->state, self->item->root, trajectory, leaves);
+    int found = leaves == NULL ? -1 : tree_flatten(self->base.state, self->item->root, trajectory, leaves);
     if (found < 0) return NULL;
     if (found > 0) return scratch_hold_all(s, leaves, *n) < 0 ? NULL : leaves;
     Py_CLEAR(self->item);
@@ -279,7 +265,7 @@ static PyObject **item_columns(writer_object *self, PyObject *trajectory, scratc
 
 static int item_column(writer_object *self, size_t i, PyObject *leaf, const char *name, rv_item_column *out)
 {
-  if (!PyObject_TypeCheck(leaf, self->state->column_type)) {
+  if (!PyObject_TypeCheck(leaf, self->base.state->column_type)) {
     PyErr_Format(PyExc_TypeError,
                  "all leaves of the trajectory must be TrajectoryColumn, rows of the writer's history such as "
                  "writer.history['obs'][-3:]; leaf %zu is a %S",
@@ -287,12 +273,12 @@ static int item_column(writer_object *self, size_t i, PyObject *leaf, const char
     return -1;
   }
   column_object *column = (column_object *)leaf;
-  if (column->stream != NULL && column->stream != self->stream) {
+  if (column->stream != NULL && column->stream != self->base.stream) {
     PyErr_Format(PyExc_ValueError,
                  "Error in column %zu: its rows are another writer's; an item can only refer to its own writer's", i);
     return -1;
   }
-  if (column->stream != NULL && column->generation != self->stream->generation) {
+  if (column->stream != NULL && column->generation != self->base.stream->generation) {
     PyErr_Format(PyExc_ValueError, "Error in column %zu: its rows have expired, the history was cleared by end_episode", i);
     return -1;
   }
@@ -311,7 +297,7 @@ static PyObject *writer_create_item(PyObject *object, PyObject *const *args, Py_
   double priority;
   if (core_parse(&create_signature, args, nargs, kwnames, given) < 0) return NULL;
   const char *table = core_text(given[0], "table");
-  if (table == NULL || core_double(given[1], "priority", &priority) < 0 || writer_enter(self) < 0) return NULL;
+  if (table == NULL || core_double(given[1], "priority", &priority) < 0 || writer_enter(object) < 0) return NULL;
   scratch s;
   scratch_init(&s);
   size_t n = 0, rows = 0;
@@ -330,60 +316,23 @@ static PyObject *writer_create_item(PyObject *object, PyObject *const *args, Py_
   uint64_t key = 0;
   if (ok) {
     rv_error err;
-    rv_writer_set_naming(self->stream->writer, structure_naming(self->item));
-    ok = rv_writer_create_item(self->stream->writer, table, priority, columns, n, &key, &err) == RV_OK;
-    if (!ok) core_raise(self->state, &err);
+    rv_writer_set_naming(self->base.stream->writer, structure_naming(self->item));
+    ok = rv_writer_create_item(self->base.stream->writer, table, priority, columns, n, &key, &err) == RV_OK;
+    if (!ok) core_raise(self->base.state, &err);
   }
   if (ok && self->item_table != given[0]) {
-    ok = client_remember(self->stream->client, given[0], self->item) == 0;
+    ok = client_remember(self->base.stream->client, given[0], self->item) == 0;
     Py_INCREF(given[0]);
     PyObject *old = self->item_table;
     self->item_table = given[0];
     Py_XDECREF(old);
   }
-  stream_leave(self->stream);
+  stream_leave(self->base.stream);
   scratch_fini(&s);
   return ok ? PyLong_FromUnsignedLongLong(key) : NULL;
 }
 
-/* ---- flush, end_episode, configure, close ---- */
-
-static PyObject *writer_flush(PyObject *object, PyObject *args)
-{
-  writer_object *self = (writer_object *)object;
-  unsigned keep;
-  PyObject *timeout;
-  int64_t timeout_ms;
-  if (!PyArg_ParseTuple(args, "IO:_flush", &keep, &timeout) || core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0) return NULL;
-  return check_made(self) < 0 ? NULL : stream_flush(self->stream, keep, timeout_ms);
-}
-
-static PyObject *writer_settle(PyObject *object, PyObject *timeout)
-{
-  writer_object *self = (writer_object *)object;
-  int64_t timeout_ms;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || check_made(self) < 0) return NULL;
-  return stream_settle(self->stream, timeout_ms);
-}
-
-static PyObject *writer_take_failure(PyObject *object, PyObject *none)
-{
-  (void)none;
-  writer_object *self = (writer_object *)object;
-  if (self->stream == NULL) Py_RETURN_NONE;
-  return stream_take_failure(self->stream);
-}
-
-static PyObject *writer_end_episode(PyObject *object, PyObject *args)
-{
-  writer_object *self = (writer_object *)object;
-  int clear_buffers;
-  PyObject *timeout;
-  int64_t timeout_ms;
-  if (!PyArg_ParseTuple(args, "pO:_end_episode", &clear_buffers, &timeout)) return NULL;
-  if (core_timeout(timeout, RV_FOREVER, &timeout_ms) < 0 || check_made(self) < 0) return NULL;
-  return stream_end_episode(self->stream, clear_buffers != 0, timeout_ms);
-}
+/* ---- configure ---- */
 
 static PyObject *configure_known(writer_object *self, PyObject *path, PyObject *config)
 {
@@ -404,42 +353,10 @@ static PyObject *writer_configure(PyObject *object, PyObject *args)
   writer_object *self = (writer_object *)object;
   PyObject *path, *config;
   if (!PyArg_ParseTuple(args, "OO!:_configure", &path, &PyTuple_Type, &config)) return NULL;
-  if (PyDict_SetItem(self->configs, path, config) < 0 || writer_enter(self) < 0) return NULL;
+  if (PyDict_SetItem(self->configs, path, config) < 0 || writer_enter(object) < 0) return NULL;
   PyObject *out = configure_known(self, path, config);
-  stream_leave(self->stream);
+  stream_leave(self->base.stream);
   return out;
-}
-
-static PyObject *writer_close(PyObject *object, PyObject *none)
-{
-  (void)none;
-  writer_object *self = (writer_object *)object;
-  if (self->stream == NULL) Py_RETURN_NONE;
-  return stream_close(self->stream);
-}
-
-static PyObject *writer_abandon(PyObject *object, PyObject *none)
-{
-  (void)none;
-  writer_object *self = (writer_object *)object;
-  return self->stream == NULL ? PyLong_FromLong(0) : stream_abandon(self->stream);
-}
-
-static PyObject *writer_status(PyObject *object, PyObject *none)
-{
-  (void)none;
-  writer_object *self = (writer_object *)object;
-  return check_made(self) < 0 ? NULL : stream_status(self->stream);
-}
-
-static PyObject *writer_discard(PyObject *object, PyObject *none)
-{
-  (void)none;
-  writer_object *self = (writer_object *)object;
-  if (writer_enter(self) < 0) return NULL;
-  size_t n = rv_writer_discard_failed(self->stream->writer);
-  stream_leave(self->stream);
-  return PyLong_FromSize_t(n);
 }
 
 /* ---- attributes ---- */
@@ -450,7 +367,7 @@ static PyObject *make_columns(writer_object *self, const structure_object *nest)
   Py_ssize_t n = paths == NULL ? 0 : PyList_Size(paths);
   PyObject *columns = paths == NULL ? NULL : PyTuple_New(n);
   for (Py_ssize_t i = 0; columns != NULL && i < n; i++) {
-    PyObject *column = history_new(self->stream, (uint32_t)i, PyList_GetItem(paths, i));
+    PyObject *column = history_new(self->base.stream, (uint32_t)i, PyList_GetItem(paths, i));
     if (column == NULL || PyTuple_SetItem(columns, i, column) < 0) Py_CLEAR(columns);
   }
   Py_XDECREF(paths);
@@ -501,7 +418,7 @@ static PyObject *writer_history(PyObject *object, void *closure)
   (void)closure;
   writer_object *self = (writer_object *)object;
   if (self->nest == NULL || self->nest->num_leaves == 0) {
-    return PyErr_Format(self->state->errors[RV_FAILED_PRECONDITION], "the history has no columns yet: append a step first");
+    return PyErr_Format(self->base.state->errors[RV_FAILED_PRECONDITION], "the history has no columns yet: append a step first");
   }
   if (self->flat != NULL) return PyDict_Copy(self->flat); /* four times as quick as a new nest */
   for (int attempt = 0; attempt < 2; attempt++) {
@@ -525,8 +442,8 @@ static PyObject *writer_episode_steps(PyObject *object, void *closure)
   (void)closure;
   writer_object *self = (writer_object *)object;
   if (writer_enter_to_read(self) < 0) return NULL;
-  int64_t steps = rv_writer_episode_steps(self->stream->writer);
-  stream_leave(self->stream);
+  int64_t steps = rv_writer_episode_steps(self->base.stream->writer);
+  stream_leave(self->base.stream);
   return PyLong_FromLongLong(steps);
 }
 
@@ -535,8 +452,8 @@ static PyObject *writer_step_is_open(PyObject *object, void *closure)
   (void)closure;
   writer_object *self = (writer_object *)object;
   if (writer_enter_to_read(self) < 0) return NULL;
-  bool open = rv_writer_step_is_open(self->stream->writer);
-  stream_leave(self->stream);
+  bool open = rv_writer_step_is_open(self->base.stream->writer);
+  stream_leave(self->base.stream);
   return PyBool_FromLong(open);
 }
 
@@ -569,30 +486,14 @@ PyDoc_STRVAR(create_doc,
 static PyMethodDef writer_methods[] = {
     {"append", CORE_METHOD(writer_append), CORE_FAST, append_doc},
     {"create_item", CORE_METHOD(writer_create_item), CORE_FAST, create_doc},
-    {"_flush", writer_flush, METH_VARARGS, "_flush($self, keep, timeout, /)\n--\n\n"},
-    {"_end_episode", writer_end_episode, METH_VARARGS, "_end_episode($self, clear_buffers, timeout, /)\n--\n\n"},
     {"_configure", writer_configure, METH_VARARGS, "_configure($self, path, config, /)\n--\n\n"},
-    {"_settle", writer_settle, METH_O,
-     "_settle($self, timeout, /)\n--\n\nWaits as a flush does, but for every item, whether or not others were refused."},
-    {"_take_failure", writer_take_failure, METH_NOARGS,
-     "_take_failure($self, /)\n--\n\nWhat the server refused and no call has raised, in words, or None; it is told then."},
-    {"_status", writer_status, METH_NOARGS, "_status($self, /)\n--\n\n"},
-    {"discard_failed", writer_discard, METH_NOARGS,
-     "discard_failed($self, /)\n--\n\nForgets items that failed for good, so that the writer can go on. Returns how many."},
-    {"_abandon", writer_abandon, METH_NOARGS,
-     "_abandon($self, /)\n--\n\nCloses without a word in the log; how many items were given up (0 inside a call)."},
-    {"close", writer_close, METH_NOARGS,
-     "close($self, /)\n--\n\nReturns at once; items that were not sent and confirmed are dropped, which is logged, as is what "
-     "the "
-     "server refused\n"
-     "and no call has raised. A flush or end_episode that another thread is in, or that this one is in while a signal handler\n"
-     "calls close, ends with CancelledError. Idempotent."},
+    WRITER_CALLS,
     {NULL, NULL, 0, NULL}};
 
 static PyObject *writer_is_initialised(PyObject *object, void *closure)
 {
   (void)closure;
-  return PyBool_FromLong(((writer_object *)object)->stream != NULL);
+  return PyBool_FromLong(((writer_object *)object)->base.stream != NULL);
 }
 
 static PyGetSetDef writer_getset[] = {
