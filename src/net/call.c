@@ -40,6 +40,19 @@ static void forget(rv_call *call, size_t bytes)
   if (call->session != NULL) call->session->held_bytes -= bytes;
 }
 
+static void count_half(rv_call *call)
+{
+  size_t bytes = call->paused ? 0 : rv_message_reader_have(&call->reader);
+  if (call->session != NULL) call->session->half_bytes += bytes - call->half_bytes; /* modulo 2^N */
+  call->half_bytes = bytes;
+}
+
+static void drop_half(rv_call *call)
+{
+  rv_message_reader_fini(&call->reader);
+  count_half(call);
+}
+
 static bool hold(rv_call *call, rv_buf *owned_message)
 {
   rv_held *held = &call->held;
@@ -72,7 +85,7 @@ static rv_buf *take_held(rv_call *call)
 static void drop_received(rv_call *call)
 {
   while (call->held.count > 0) rv_buf_unref(take_held(call));
-  rv_message_reader_fini(&call->reader);
+  drop_half(call);
   forget(call, call->held_bytes);
 }
 
@@ -228,6 +241,7 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
       refuse_message(call, result);
       return;
     }
+    call->half_seen = 0;
     call->brings_large = call->brings_large || message->size >= RV_SPARE_MIN;
     /* what the peer took back before it sent this is over before this is heard */
     bool later = session->num_closing > 0;
@@ -244,7 +258,21 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
     }
     if (later) rv_call_due(call, RV_DUE_DELIVER);
   }
+  count_half(call);
   rv_call_top_up(call);
+}
+
+void rv_call_end_half_message(rv_call *call)
+{
+  const rv_half_messages *half = call->session->half;
+  if (wants_messages(call))
+    refuse(
+        call, RV_UNAVAILABLE,
+        "the server's connections have %zu bytes of messages that have come in part, more than an eighth of its memory, and of "
+        "this one hardly anything comes; send it again",
+        atomic_load(&half->bytes));
+  else
+    drop_half(call); /* nobody waits for it */
 }
 
 void rv_call_peer_done(rv_call *call)
@@ -364,7 +392,7 @@ void rv_call_end(rv_call *call, rv_code code, const char *message, uint32_t rese
   if (!deliver_rest)
     drop_received(call);
   else
-    rv_message_reader_fini(&call->reader); /* an incomplete message */
+    drop_half(call);
   rv_call_due(call, RV_DUE_DELIVER | RV_DUE_CLOSE);
   if (rc != 0) rv_session_check(call->session, rc);
 }
@@ -525,6 +553,7 @@ void rv_call_cancel(rv_call *call)
 void rv_call_pause(rv_call *call)
 {
   call->paused = true;
+  count_half(call);
 }
 
 void rv_call_resume(rv_call *call)
@@ -532,5 +561,6 @@ void rv_call_resume(rv_call *call)
   RV_LOOP_CHECK(call->loop);
   if (!call->paused) return;
   call->paused = false;
+  count_half(call);
   rv_call_due(call, RV_DUE_DELIVER);
 }

@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log_budget.h"
+#include "base/machine_memory.h"
 #include "base/map.h"
 #include "net/listener.h"
 #include "net/session.h"
@@ -75,6 +76,7 @@ struct rv_grpc_server {
   said full, machine_full; /* the first loop's */
   atomic_size_t connections;
   rv_ring_host rings;
+  rv_half_messages half;
   int64_t drain_ms;
   bool stopped;  /* of the thread that stops */
   rv_mutex lock; /* guards what follows */
@@ -194,6 +196,7 @@ static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
                               .max_streams = server->max_streams,
                               .peer_timeout_ms = server->peer_timeout_ms,
                               .tls = tls,
+                              .half = &server->half,
                               .ring_host = rv_socket_is_unix(fd) ? &server->rings : NULL};
   rv_session *session;
   rv_error error;
@@ -561,6 +564,16 @@ static void make_arena(rv_grpc_server *server, size_t memory_limit)
   rv_landing_host_use(&server->rings.landing, server->rings.arena, memory_limit);
 }
 
+/* Known before the first loop runs. So little is never too much: the least stores take messages of some size, too. */
+static void bound_half_messages(rv_grpc_server *server, size_t memory_limit)
+{
+  enum { SHARE = 8 };
+  static const size_t least = (size_t)16 << 20;
+  size_t memory = rv_machine_memory_allowed();
+  if (memory_limit > 0 && memory_limit < memory) memory = memory_limit;
+  server->half.most = memory / SHARE > least ? memory / SHARE : least;
+}
+
 static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *err)
 {
   size_t count = threads == 0 ? default_threads() : threads > MAX_THREADS ? MAX_THREADS : threads;
@@ -609,6 +622,7 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_landing_host_init(&server->rings.landing);
   server->rings.maps = rv_arena_maps_new(0); /* none of them is written to */
   rv_socket_raise_limit();
+  bound_half_messages(server, config->memory_limit);
   rv_code code = server->rings.maps != NULL ? RV_OK : rv_fail_memory(err, sizeof(void *));
   if (code == RV_OK) code = open_listeners(server, config, err);
   if (code == RV_OK && config->lends_memory && has_local_listeners(server)) make_arena(server, config->memory_limit);

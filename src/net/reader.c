@@ -115,6 +115,11 @@ void rv_message_reader_move(rv_message_reader *reader, rv_buf *owned_buf)
   reader->buf = owned_buf;
 }
 
+size_t rv_message_reader_have(const rv_message_reader *reader)
+{
+  return reader->buf != NULL ? reader->buf->size : 0;
+}
+
 size_t rv_message_reader_missing(const rv_message_reader *reader)
 {
   if (reader->buf != NULL) return reader->size - reader->buf->size;

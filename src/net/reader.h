@@ -41,6 +41,8 @@ size_t rv_message_reader_room(rv_message_reader *reader, uint8_t **at);
 bool rv_message_reader_may_move(const rv_message_reader *reader, size_t *before, size_t *behind);
 /* It does, in one with room for both. */
 void rv_message_reader_move(rv_message_reader *reader, rv_buf *owned_buf);
+/* Bytes of the message in progress that are there. */
+size_t rv_message_reader_have(const rv_message_reader *reader);
 /* Bytes still missing from the message in progress, prefix included; 0 between messages. */
 size_t rv_message_reader_missing(const rv_message_reader *reader);
 bool rv_message_reader_is_between(const rv_message_reader *reader);

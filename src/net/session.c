@@ -106,6 +106,7 @@ void rv_session_count_waiting(rv_session *session)
 {
   rv_loop *loop = session->loop;
   bool gone = session->state == RV_SESSION_GONE;
+  if (session->half != NULL) recount(&session->half->bytes, &session->counted_half, gone ? 0 : session->half_bytes);
   recount(&loop->held_bytes, &session->counted_held, gone ? 0 : session->held_bytes);
   recount(&loop->unsent_bytes, &session->counted_unsent, gone ? 0 : session->queued_bytes + session->output.bytes);
   recount(&loop->lent_bytes, &session->counted_lent, gone ? 0 : session->transport.lent);
@@ -642,6 +643,7 @@ rv_code rv_session_new(const rv_session_config *config, int owned_fd, rv_session
   session->events = config->events;
   session->owner = config->owner;
   session->server = config->server;
+  session->half = config->half;
   session->encrypted = config->tls != NULL;
   session->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
   session->refs = 1; /* of the poll handle */

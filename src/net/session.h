@@ -61,6 +61,12 @@ typedef struct rv_session_owner {
   void (*on_gone)(void *owner, rv_session *session, bool ready, const char *message);
 } rv_session_owner;
 
+/* Messages that have come in part, of all connections of a server. */
+typedef struct rv_half_messages {
+  atomic_size_t bytes;
+  size_t most; /* beyond it those end of which hardly anything comes (pulse.c) */
+} rv_half_messages;
+
 typedef struct rv_session_config {
   rv_loop *loop;
   const rv_session_owner *events;
@@ -74,6 +80,7 @@ typedef struct rv_session_config {
   rv_tls *tls;                    /* NULL: none; a reference is taken */
   const char *host;               /* client, with tls: whose certificate is expected */
   rv_rings *owned_rings;          /* client, without tls: given by the server; NULL: the socket alone */
+  rv_half_messages *half;         /* server: all its connections' */
   struct rv_ring_host *ring_host; /* server, on a unix socket: the client may ask for rings */
 } rv_session_config;
 
@@ -118,9 +125,11 @@ struct rv_session {
   size_t num_streams;    /* client: streams that nghttp2 has not closed yet */
   size_t num_closing;    /* calls whose owner is about to hear that they are over */
   size_t num_small;      /* server: open calls of rv_call_keep_small */
+  size_t half_bytes;     /* of messages that are incomplete, and whose calls are not paused */
   size_t held_bytes;     /* of messages that are incomplete or wait for paused calls */
   size_t queued_bytes;   /* server: of messages that wait to be sent */
   size_t answer_bytes;   /* of them: of calls that are finished but for that */
+  size_t counted_half;   /* in its server's half */
   size_t counted_held;   /* in the loop's held_bytes */
   size_t counted_unsent; /* what waits to be sent, output's included, in its unsent_bytes */
   size_t counted_lent;   /* in its lent_bytes */
@@ -143,9 +152,11 @@ struct rv_session {
 
   /* signs of life */
   int64_t peer_timeout_ns;
-  bool heard;    /* bytes came, or the socket took some that it had no room for, since the last look */
-  bool asked;    /* there was no sign at the last look */
-  size_t unsent; /* bytes in the socket then that the peer had not acknowledged */
+  bool heard;             /* bytes came, or the socket took some that it had no room for, since the last look */
+  bool asked;             /* there was no sign at the last look */
+  size_t unsent;          /* bytes in the socket then that the peer had not acknowledged */
+  rv_half_messages *half; /* NULL: a client's */
+  int64_t weighed_ns;     /* when the calls' half messages were last weighed */
 
   uint64_t machine; /* rv_socket_peer_machine */
   char peer[RV_PEER_MAX];
