@@ -110,8 +110,8 @@ typedef struct rv_filled {
   bool some_odd;
 } rv_filled;
 
-/* Are the table's rows mostly in the second cache? Whether the third has others, or other programs have driven them out of it, cannot be known: they are
- * fetched as if they came from memory, into the second, which may have about twice as many lines on their way as the first. */
+/* Are the table's rows mostly in the second cache? Others are fetched: whether the third has them, or other programs have driven them out of it, cannot be
+ * known. */
 static bool is_at_hand(const rv_table *table)
 {
   return table->books.chunk_memory < AT_HAND_BYTES;
@@ -120,8 +120,8 @@ static bool is_at_hand(const rv_table *table)
 /* The first and the last line of an item's rows. */
 RV_FETCHES void fetch_ends(const uint8_t *rows, size_t last)
 {
-  __builtin_prefetch(rows, 0, 2);
-  __builtin_prefetch(rows + last, 0, 2);
+  RV_FETCH(rows);
+  RV_FETCH(rows + last);
 }
 
 /* Of the slots from number i on: those whose items are of the template and lie in holds that were seen to be as planned. Returns the first
@@ -152,7 +152,7 @@ RV_FETCHES void fetch_between(const rv_table *table, const uint8_t *const *rows,
   const size_t last = table->plan.stride * (size_t)table->plan.longest - 1;
   if (last < 2 * LINE || is_at_hand(table)) return;
   for (size_t i = 0; i < k; i++)
-    for (size_t at = LINE; rows[i] != NULL && at < last; at += LINE) __builtin_prefetch(rows[i] + at, 0, 2);
+    for (size_t at = LINE; rows[i] != NULL && at < last; at += LINE) RV_FETCH(rows[i] + at);
 }
 
 /* A slice's rows, in place; the disk is not waited for under the lock, nor is anything decoded. */

@@ -117,8 +117,8 @@ static void copy_row(uint8_t *out, const uint8_t *row, size_t bytes, const uint8
 RV_FETCHES void fetch_row(const uint8_t *row, size_t bytes)
 {
   if (row == NULL || bytes == 0 || bytes >= RV_COPY_AHEAD_LEAST) return;
-  for (size_t at = 0; at < bytes; at += LINE) __builtin_prefetch(row + at, 0, 2);
-  __builtin_prefetch(row + bytes - 1, 0, 2);
+  for (size_t at = 0; at < bytes; at += LINE) RV_FETCH(row + at);
+  RV_FETCH(row + bytes - 1);
 }
 
 /* One row of each item. */
@@ -200,7 +200,7 @@ RV_FETCHES void fetch_ahead(const rv_draw *draws, size_t n)
   for (size_t i = 0; i < n; i++) {
     if (draws[i].chunk == NULL) continue;
     const rv_lane *lane = &draws[i].chunk->lanes[draws[i].trajectory->slices[0].tensor];
-    if (lane->base != NULL) __builtin_prefetch(lane->base + (size_t)draws[i].base_row * lane->stride, 0, 2);
+    if (lane->base != NULL) RV_FETCH(lane->base + (size_t)draws[i].base_row * lane->stride);
   }
 }
 
@@ -250,8 +250,8 @@ static bool find_rows(const rv_beside *beside, rv_verified *verified, const rv_d
       *known = chunk;
     }
     rows[i] = rv_row_plan_base(&beside->plan, chunk) + draws[i].base_row * stride;
-    __builtin_prefetch(rows[i], 0, 2);
-    __builtin_prefetch(rows[i] + stride - 1, 0, 2);
+    RV_FETCH(rows[i]);
+    RV_FETCH(rows[i] + stride - 1);
   }
   return true;
 }

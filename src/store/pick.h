@@ -70,15 +70,14 @@ static inline bool rv_pick_draws_many(const rv_pick *pick)
   return pick->selector == NULL || rv_selector_draws_many(pick->selector);
 }
 
-/* The items of slots that were drawn. Of tables that the second cache does not hold they go there, not into the first: it may have more lines on their
- * way, which is what counts where they come from memory, as they may wherever others' work takes the third cache. */
+/* The items of slots that were drawn. Of a small table, which the second cache has, into the first. */
 RV_FETCHES void rv_pick_fetch(const rv_slab *slab, const uint32_t *slots, size_t n)
 {
-  enum { NEAR_ITEMS = 1 << 14 };
-  if (slab->used < NEAR_ITEMS) {
+  enum { SMALL_TABLE = 1 << 14 };
+  if (slab->used < SMALL_TABLE) {
     _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 0, 3);
   } else {
-    _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_slab_at(slab, slots[i]), 0, 2);
+    _Pragma("GCC unroll 8") for (size_t i = 0; i < n; i++) RV_FETCH(rv_slab_at(slab, slots[i]));
   }
 }
 

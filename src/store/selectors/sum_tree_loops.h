@@ -8,7 +8,7 @@
 
 /* ---- drawing ---- */
 
-/* A level of more bytes than this is fetched ahead, into the second cache (pick.h); the steps below load for themselves where a level is small. */
+/* A level of more bytes than this is fetched ahead; the steps below load for themselves where a level is small. */
 enum { FETCH_BYTES = 1 << 18 };
 
 /* One level down, for all of a batch. */
@@ -34,10 +34,10 @@ TARGET RV_FETCHES void fetch(const rv_sum_tree *tree, uint32_t level, size_t n, 
 {
   if (level > 0) {
     if (tree->groups[level].length * sizeof(rv_sum_group) <= FETCH_BYTES) return;
-    for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_sum_tree_group(tree, level, index[i])->end, 0, 2);
+    for (size_t i = 0; i < n; i++) RV_FETCH(rv_sum_tree_group(tree, level, index[i])->end);
   } else {
     if (tree->leaves.length * sizeof(double) <= FETCH_BYTES) return;
-    for (size_t i = 0; i < n; i++) __builtin_prefetch(rv_sum_tree_leaves(tree, index[i]), 0, 2);
+    for (size_t i = 0; i < n; i++) RV_FETCH(rv_sum_tree_leaves(tree, index[i]));
   }
 }
 
