@@ -2,10 +2,10 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/lock.h"
 
 #define SECOND INT64_C(1000000000)
 #define IDLE_NS (1 * SECOND)
@@ -23,11 +23,11 @@ typedef struct log_line {
 } log_line;
 
 struct log_lines {
-  pid_t pid;            /* of the process whose threads fill and empty it; in a forked child the lock may be held for ever */
-  rv_env plain;         /* stderr */
-  PyObject *start;      /* reverie._log.start */
-  pthread_mutex_t lock; /* nothing is taken under it, the GIL least of all: what follows */
-  pthread_cond_t progress;
+  pid_t pid;       /* of the process whose threads fill and empty it; in a forked child the lock may be held for ever */
+  rv_env plain;    /* stderr */
+  PyObject *start; /* reverie._log.start */
+  rv_mutex lock;   /* RV_RANK_LOG: nothing is taken under it, the GIL least of all: what follows */
+  rv_cond progress;
   log_line *first, **end;
   size_t count;
   uint64_t said, taken, handled; /* lines: that had room, that a thread has taken, with which it was done */
@@ -58,19 +58,19 @@ static void end_running(log_lines *lines)
   lines->running = false;
   lines->taker = 0;
   lines->handled = lines->taken;
-  pthread_cond_broadcast(&lines->progress);
+  rv_cond_broadcast(&lines->progress);
 }
 
 /* What no thread of Python's will take. */
 static void tell_rest_plainly(log_lines *lines)
 {
-  pthread_mutex_lock(&lines->lock);
+  rv_mutex_lock(&lines->lock);
   for (log_line *line = pop(lines); line != NULL; line = pop(lines)) {
     tell_plainly(lines, line->level, line->text);
     free(line);
   }
   end_running(lines);
-  pthread_mutex_unlock(&lines->lock);
+  rv_mutex_unlock(&lines->lock);
 }
 
 static void *start_taking(void *context)
@@ -130,13 +130,13 @@ static void say(void *context, rv_log_level level, const char *text)
     tell_plainly(lines, level, text);
     return;
   }
-  pthread_mutex_lock(&lines->lock);
+  rv_mutex_lock(&lines->lock);
   bool plainly = lines->closed;
   if (!plainly && push(lines, level, text) && !lines->running && !begin_running(lines)) {
     free(pop(lines)); /* the only one: whoever found no thread before this left nothing */
     plainly = true;
   }
-  pthread_mutex_unlock(&lines->lock);
+  rv_mutex_unlock(&lines->lock);
   if (plainly) tell_plainly(lines, level, text);
 }
 
@@ -149,12 +149,8 @@ static log_lines *lines_new(void)
   lines->pid = getpid();
   lines->end = &lines->first;
   rv_env_default(&lines->plain);
-  pthread_mutex_init(&lines->lock, NULL);
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&lines->progress, &attributes);
-  pthread_condattr_destroy(&attributes);
+  rv_mutex_init(&lines->lock, RV_RANK_LOG, "log");
+  rv_cond_init(&lines->progress);
   return lines;
 }
 
@@ -203,15 +199,15 @@ PyObject *log_take(PyObject *module, PyObject *none)
   (void)none;
   log_lines *lines = here(PyModule_GetState(module));
   if (lines == NULL) Py_RETURN_NONE;
-  pthread_mutex_lock(&lines->lock);
+  rv_mutex_lock(&lines->lock);
   lines->handled = lines->taken; /* whoever asks for the next is done with the last */
-  pthread_cond_broadcast(&lines->progress);
+  rv_cond_broadcast(&lines->progress);
   log_line *line = pop(lines);
   if (line != NULL)
     lines->taker = PyThread_get_thread_ident();
   else
     end_running(lines);
-  pthread_mutex_unlock(&lines->lock);
+  rv_mutex_unlock(&lines->lock);
   if (line == NULL) Py_RETURN_NONE;
   PyObject *text = PyUnicode_DecodeUTF8(line->text, (Py_ssize_t)strlen(line->text), "replace");
   PyObject *out = text == NULL ? NULL : Py_BuildValue("(iNK)", (int)line->level, text, (unsigned long long)line->dropped);
@@ -231,22 +227,20 @@ static int settle(log_lines *lines, int64_t most_ns)
 {
   unsigned long me = PyThread_get_thread_ident();
   int64_t now_ns = rv_monotonic_ns(&lines->plain), end_ns = now_ns + most_ns, idle_ns = now_ns + IDLE_NS;
-  pthread_mutex_lock(&lines->lock);
+  rv_mutex_lock(&lines->lock);
   uint64_t until = lines->said, handled = lines->handled;
   bool waits = unsettled(lines, until, me);
-  pthread_mutex_unlock(&lines->lock);
+  rv_mutex_unlock(&lines->lock);
   while (waits && now_ns < end_ns && now_ns < idle_ns) {
-    int64_t look_ns = now_ns + SLICE_NS;
-    struct timespec look = {.tv_sec = look_ns / SECOND, .tv_nsec = look_ns % SECOND};
     bool late = false;
     Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&lines->lock);
-    while (unsettled(lines, until, me) && !late) late = pthread_cond_timedwait(&lines->progress, &lines->lock, &look) != 0;
+    rv_mutex_lock(&lines->lock);
+    while (unsettled(lines, until, me) && !late) late = !rv_cond_wait_for(&lines->progress, &lines->lock, SLICE_NS);
     now_ns = rv_monotonic_ns(&lines->plain);
     if (lines->handled != handled) idle_ns = now_ns + IDLE_NS;
     handled = lines->handled;
     waits = unsettled(lines, until, me);
-    pthread_mutex_unlock(&lines->lock);
+    rv_mutex_unlock(&lines->lock);
     Py_END_ALLOW_THREADS
     if (PyErr_CheckSignals() != 0) return -1;
   }
@@ -271,9 +265,9 @@ PyObject *log_close(PyObject *module, PyObject *none)
     state->log = lines;
   }
   log_lines *lines = state->log;
-  pthread_mutex_lock(&lines->lock);
+  rv_mutex_lock(&lines->lock);
   lines->closed = true;
-  pthread_mutex_unlock(&lines->lock);
+  rv_mutex_unlock(&lines->lock);
   int settled = settle(lines, CLOSE_NS);
   Py_BEGIN_ALLOW_THREADS
   tell_rest_plainly(lines);

@@ -213,6 +213,7 @@ static size_t pages_of(const rv_arena *arena, uint32_t number)
 static bool keep_to_this_process(void *bytes, size_t size)
 {
   bool kept = true;
+  (void)bytes, (void)size;
 #ifdef MADV_DONTFORK
   kept = madvise(bytes, size, MADV_DONTFORK) == 0;
 #endif

@@ -1,15 +1,20 @@
 #include "base/crew.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/linux.h"
 #include "base/lock.h"
 #include "base/maker.h"
 #include "base/thread.h"
+
+#ifdef RV_LINUX
+#include <sched.h>
+#endif
 
 enum { DEFAULT_MAX = 4, MOST = 64, MOST_PASSED = 63, COMPARED_EACH = 64, SLOW_ENOUGH = 3, MUCH_SLOWER = 2 };
 
@@ -50,8 +55,12 @@ struct rv_crew {
 
 static uint32_t default_threads(void)
 {
+#ifdef RV_LINUX
   cpu_set_t set;
   int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+#else
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
   return cores < 1 ? 1 : cores > DEFAULT_MAX ? DEFAULT_MAX : (uint32_t)cores;
 }
 

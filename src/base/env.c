@@ -1,11 +1,11 @@
 #include "base/env.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
 
@@ -31,17 +31,17 @@ static int64_t default_monotonic_ns(void *context)
 static void default_entropy(void *context, void *out, size_t n)
 {
   (void)context;
+  enum { AT_ONCE = 256 }; /* getentropy gives no more */
   unsigned char *at = out;
   while (n > 0) {
-    ssize_t got = getrandom(at, n, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) { /* a kernel without getrandom: the clock is the best that is left */
+    size_t got = n < AT_ONCE ? n : AT_ONCE;
+    if (getentropy(at, got) != 0) { /* a kernel without it: the clock is the best that is left */
       int64_t now = clock_ns(CLOCK_MONOTONIC) ^ (int64_t)(uintptr_t)at;
-      got = (ssize_t)(n < sizeof now ? n : sizeof now);
-      memcpy(at, &now, (size_t)got);
+      got = n < sizeof now ? n : sizeof now;
+      memcpy(at, &now, got);
     }
     at += got;
-    n -= (size_t)got;
+    n -= got;
   }
 }
 

@@ -39,6 +39,16 @@ rv_code rv_error_copy(rv_error *to, const rv_error *from)
   return from->code;
 }
 
+const char *rv_system_error(int number)
+{
+#if defined __GLIBC__
+  const char *text = strerrordesc_np(number);
+  return text != NULL ? text : "unknown error";
+#else
+  return strerror(number);
+#endif
+}
+
 void rv_error_prefix(rv_error *err, const char *format, ...)
 {
   if (err == NULL) return;

@@ -17,6 +17,9 @@ rv_code rv_fail_memory(rv_error *err, size_t bytes);
 /* Copies `from` to `to`, which may be NULL, and returns its code. */
 rv_code rv_error_copy(rv_error *to, const rv_error *from);
 
+/* What the system says of an error of its own (an errno), in English. A string that lasts. */
+const char *rv_system_error(int number);
+
 /* Puts "context: " before the sentence. */
 void rv_error_prefix(rv_error *err, const char *format, ...) RV_PRINTF(2, 3);
 

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 
-#ifdef __linux__
+#include "base/linux.h"
+
+#ifdef RV_LINUX
 
 #include <fcntl.h>
 #include <linux/magic.h>

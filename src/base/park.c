@@ -3,7 +3,9 @@
 #include <stddef.h>
 #include <time.h>
 
-#ifdef __linux__
+#include "base/linux.h"
+
+#ifdef RV_LINUX
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,7 +16,7 @@ static struct timespec timespec_of(int64_t ns)
   return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
-#ifdef __linux__
+#ifdef RV_LINUX
 
 void rv_park(const atomic_int *word, int expected, int64_t ns)
 {

@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/linux.h"
+
 static void set_name(pthread_t thread, const char *name)
 {
-#ifdef __linux__
+#ifdef RV_LINUX
   char shortened[16] = "";
   strncpy(shortened, name, sizeof shortened - 1);
   pthread_setname_np(thread, shortened);

@@ -1,8 +1,9 @@
 #include "net/guest.h"
 
+#include "base/linux.h"
 #include "net/loop.h"
 
-#ifdef __linux__
+#ifdef RV_LINUX
 
 #include <poll.h>
 #include <sys/eventfd.h>

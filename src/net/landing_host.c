@@ -4,13 +4,15 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/syscall.h>
-#endif
 
+#include "base/linux.h"
 #include "base/machine_memory.h"
 #include "base/memory_file.h"
 #include "net/landing.h"
+
+#ifdef RV_LINUX
+#include <sys/syscall.h>
+#endif
 
 enum {
   LEAST_PAGES = RV_LANDING_LEAST / RV_LANDING_PAGE + 1,
@@ -319,7 +321,7 @@ rv_buf *rv_landing_end_land(rv_landing_end *end, uint32_t slot, uint64_t offset,
 /* A descriptor that becomes readable when the process has ended; -1: there is none. */
 static int watch_process(int socket)
 {
-#if defined __linux__ && defined SYS_pidfd_open
+#if defined RV_LINUX && defined SYS_pidfd_open
   struct ucred peer;
   socklen_t length = sizeof peer;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid == 0) return -1;

@@ -484,9 +484,10 @@ static void destroy(rv_loop *loop)
 static int init_uv(uv_loop_t *uv)
 {
   int first[2], second[2], reason = 0;
-  if (pipe2(first, O_CLOEXEC) != 0) return uv_translate_sys_error(errno);
-  if (pipe2(second, O_CLOEXEC) != 0) {
-    reason = errno;
+  reason = uv_pipe(first, 0, 0);
+  if (reason != 0) return reason;
+  reason = uv_pipe(second, 0, 0);
+  if (reason != 0) {
   } else {
     close(second[0]);
     close(second[1]);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/linux.h"
 #include "base/off_streams.h"
 #include "net/socket.h"
 
@@ -14,7 +15,7 @@
 #endif
 
 /* Servers that say '-' instead of '=' are left for their address, and leave is what older clients do at '='. */
-static const char QUESTION[8] = "RVrings5", GIVEN = '+', DECLINED = '=';
+static const char QUESTION[] = {'R', 'V', 'r', 'i', 'n', 'g', 's', '5'}, GIVEN = '+', DECLINED = '=';
 
 static const char NONSENSE[] = "the memory it shares with us says what cannot be";
 
@@ -239,7 +240,7 @@ static void close_all(const int memory[MEMORIES])
 /* Processes of this one's user whom it can see; a user that this system has no number for here may be anybody's. */
 static bool is_one_of_us(int fd)
 {
-#ifdef __linux__
+#ifdef RV_LINUX
   enum { NOBODY = 65534 };
   struct ucred peer;
   socklen_t length = sizeof peer;

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef __linux__
+#include "base/linux.h"
+
+#ifdef RV_LINUX
 
 enum { NOBODY = 65534 }; /* who is not known in this name space of users; several may be */
 

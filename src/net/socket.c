@@ -11,7 +11,10 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#ifdef __linux__
+
+#include "base/linux.h"
+
+#ifdef RV_LINUX
 #include <linux/sockios.h>
 #endif
 
@@ -196,6 +199,9 @@ void rv_socket_probe(int fd, int64_t timeout_ns)
 {
   if (timeout_ns == INT64_MAX) return;
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+#if !defined TCP_KEEPIDLE && defined TCP_KEEPALIVE
+#define TCP_KEEPIDLE TCP_KEEPALIVE /* macOS */
+#endif
 #ifdef TCP_KEEPIDLE
   const int64_t fifth = timeout_ns / 5000000000;
   const int interval = fifth < 1 ? 1 : fifth > 3600 ? 3600 : (int)fifth;
@@ -218,7 +224,7 @@ size_t rv_socket_unsent(int fd)
 
 bool rv_socket_is_unheard(int fd, int64_t ns)
 {
-#if defined(__linux__)
+#ifdef RV_LINUX
   struct tcp_info info = {0};
   socklen_t length = sizeof info;
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
@@ -274,11 +280,13 @@ static void format_visitor(int fd, const rv_sockaddr *own, char out[RV_PEER_MAX]
 {
   char name[RV_PEER_MAX], who[64] = "";
   rv_sockaddr_format(own, name);
-#ifdef __linux__
+#ifdef RV_LINUX
   struct ucred is;
   socklen_t length = sizeof is;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &is, &length) == 0)
     snprintf(who, sizeof who, "process %ld of user %lu to ", (long)is.pid, (unsigned long)is.uid);
+#else
+  (void)fd;
 #endif
   snprintf(out, RV_PEER_MAX, "unix:%s%s", who, name + strlen("unix:"));
 }

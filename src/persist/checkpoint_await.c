@@ -14,6 +14,10 @@
 enum { LOOK_NS = 20000000 };
 #define STANDSTILL_NS INT64_C(5000000000)
 
+#ifdef __APPLE__
+#define st_mtim st_mtimespec
+#endif
+
 static bool is_being_written(const char *path)
 {
   bool taken;

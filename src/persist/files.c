@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
-#ifdef __linux__
+
+#include "base/linux.h"
+#include "base/off_streams.h"
+
+#ifdef RV_LINUX
 #include <sys/vfs.h>
 #endif
-
-#include "base/off_streams.h"
 
 static int create(void *context, const char *path)
 {
@@ -19,7 +21,7 @@ static int create(void *context, const char *path)
 static uint32_t file_system_of(void *context, int file)
 {
   (void)context;
-#ifdef __linux__
+#ifdef RV_LINUX
   struct statfs info;
   return fstatfs(file, &info) == 0 ? (uint32_t)info.f_type : 0;
 #else
@@ -50,7 +52,14 @@ static int push_range(void *context, int file, off_t at, off_t size, bool wait)
 static int sync_file(void *context, int file)
 {
   (void)context;
+#ifdef F_FULLFSYNC /* where fsync leaves what it has written in the disk's own cache */
+  if (fcntl(file, F_FULLFSYNC) == 0) return 0;
+#endif
+#ifdef __APPLE__
+  return fsync(file);
+#else
   return fdatasync(file);
+#endif
 }
 
 static int sync_directory(void *context, const char *path)

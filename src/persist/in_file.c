@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "persist/file_cache.h"
 #include "persist/files.h"
 #include "persist/follower.h"
 #include "persist/past_cache.h"
@@ -47,14 +48,14 @@ static void fetch_ahead(rv_in_file *file)
 {
   if (file->past_cache) return;
   for (; file->read + STEP_BYTES >= file->asked; file->asked += STEP_BYTES)
-    posix_fadvise(file->file, (off_t)file->asked, STEP_BYTES, POSIX_FADV_WILLNEED);
+    rv_file_cache_fetch(file->file, file->asked, STEP_BYTES);
 }
 
 /* What was read nobody needs any more. Also past the cache: some file systems take O_DIRECT and use the cache all the same. */
 static void leave_behind(rv_in_file *file, bool at_end)
 {
   if (file->read - file->left < STEP_BYTES && !at_end) return;
-  posix_fadvise(file->file, (off_t)file->left, (off_t)(file->read - file->left), POSIX_FADV_DONTNEED);
+  rv_file_cache_drop(file->file, file->left, file->read - file->left);
   file->left = file->read - file->read % STEP_BYTES;
 }
 

@@ -9,6 +9,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "persist/checkpoint_dir.h"
+#include "persist/file_cache.h"
 #include "persist/past_cache.h"
 #include "persist/record_file.h"
 
@@ -165,7 +166,7 @@ static void drop_from_cache(rv_journal_file *journal)
 {
   uint64_t bytes = journal->synced_offset - journal->dropped_offset;
   if (bytes < DROP_BYTES) return;
-  posix_fadvise(journal->file, (off_t)journal->dropped_offset, (off_t)bytes, POSIX_FADV_DONTNEED);
+  rv_file_cache_drop(journal->file, journal->dropped_offset, bytes);
   journal->dropped_offset = journal->synced_offset - journal->synced_offset % DROP_BYTES;
 }
 

@@ -158,7 +158,7 @@ static void remove_segments(rv_journal *journal, uint64_t least, bool only_own)
     bool goes = entry->number < least && path != NULL && (own || !only_own);
     if (goes && files->remove(files->context, path) != 0 && errno != ENOENT) /* another saver was quicker */
       rv_log(&journal->env, RV_LOG_WARNING, "journal: %s is no longer needed, and cannot be removed: %s", path,
-             strerrordesc_np(errno));
+             rv_system_error(errno));
     if (!goes) left += (int64_t)entry->bytes;
     gone |= goes;
     free(path);

@@ -55,7 +55,7 @@ static int take(rv_journal_lock *lock, rv_code *code)
   }
   if (errno != EWOULDBLOCK) {
     rv_log(lock->env, RV_LOG_WARNING, "journal: nothing keeps another process from writing to %s at the same time: flock: %s",
-           lock->dir, strerrordesc_np(errno));
+           lock->dir, rv_system_error(errno));
     return file;
   }
   close(file);
@@ -69,7 +69,9 @@ static void *hold(void *argument)
 {
   rv_journal_lock *lock = argument;
   rv_code code;
-  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_UNSHARE); /* a system that does not let us has the lock with children, too */
+#ifdef CLOSE_RANGE_UNSHARE /* a system that does not let us has the lock with children, too */
+  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_UNSHARE);
+#endif
   int file = take(lock, &code);
   rv_mutex_lock(&lock->lock);
   lock->code = code;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/past_caches.h"
+#include "persist/file_cache.h"
 #include "persist/follower.h"
 #include "persist/past_cache.h"
 #include "persist/record_file.h"
@@ -62,7 +63,7 @@ static rv_code push(rv_out_file *file, rv_error *err)
     if (!file->pushes || file->pushed - file->settled < STEPS_AHEAD * (uint64_t)STEP_BYTES) continue;
     if (files->push(files->context, file->file, (off_t)file->settled, STEP_BYTES, true) != 0)
       return rv_fail_system(err, errno, "write", file->path);
-    posix_fadvise(file->file, (off_t)file->settled, STEP_BYTES, POSIX_FADV_DONTNEED);
+    rv_file_cache_drop(file->file, file->settled, STEP_BYTES);
     file->settled += STEP_BYTES;
   }
   return RV_OK;
@@ -165,7 +166,7 @@ rv_code rv_out_file_finish(rv_out_file *file, rv_error *err)
   if (code == RV_OK) code = write_piece(file, last, err);
   if (code == RV_OK && file->files->sync(file->files->context, file->file) != 0)
     code = rv_fail_system(err, errno, "write", file->path);
-  posix_fadvise(file->file, 0, 0, POSIX_FADV_DONTNEED);
+  rv_file_cache_drop(file->file, 0, 0);
   if (close(file->file) != 0 && code == RV_OK) code = rv_fail_system(err, errno, "write", file->path);
   file->file = -1;
   return code;

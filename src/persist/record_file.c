@@ -25,6 +25,5 @@ static rv_code code_of(int number)
 
 rv_code rv_fail_system(rv_error *err, int number, const char *what, const char *path)
 {
-  char why[128];
-  return rv_fail(err, code_of(number), "cannot %s %s: %s", what, path, strerror_r(number, why, sizeof why));
+  return rv_fail(err, code_of(number), "cannot %s %s: %s", what, path, rv_system_error(number));
 }

@@ -8,6 +8,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/linux.h"
 #include "base/lock.h"
 #include "base/thread.h"
 #include "persist/checkpoint_files.h"
@@ -152,7 +153,7 @@ static bool wait_for_work(rv_saver *saver, rv_link *askers)
  * too long where it holds a table's lock. */
 static void step_back(void)
 {
-#ifdef __linux__ /* the calling thread's alone; elsewhere it is the whole process's */
+#ifdef RV_LINUX /* the calling thread's alone; elsewhere it is the whole process's */
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICER);
 #endif
 }

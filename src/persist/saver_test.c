@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/linux.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/checkpoint_files.h"
 #include "persist/saver.h"
@@ -145,7 +146,7 @@ static void one_that_is_freed_leaves_nothing_half_written(void **state)
   rv_store_unref(store);
 }
 
-#ifdef __linux__
+#ifdef RV_LINUX
 
 typedef struct noted {
   rv_saver_request request;

@@ -40,8 +40,11 @@ typedef struct place {
 
 static int make_file(const char *directory)
 {
-  int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  int fd = -1;
+#ifdef O_TMPFILE
+  fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
+#endif
   char path[4096];
   int length = snprintf(path, sizeof path, "%s/reverie-spill-XXXXXX", directory);
   if (length < 0 || (size_t)length >= sizeof path) {

@@ -134,7 +134,7 @@ void rv_changes_explain(const rv_changes *changes, char *out, size_t capacity)
   int fault = atomic_load_explicit(&changes->shared->fault, memory_order_relaxed);
   size_t bytes = atomic_load_explicit(&changes->shared->bytes, memory_order_relaxed);
   char why[128] = "the disk is slower than what comes in";
-  if (fault != 0) snprintf(why, sizeof why, "%s", strerrordesc_np(fault) == NULL ? "error" : strerrordesc_np(fault));
+  if (fault != 0) snprintf(why, sizeof why, "%s", rv_system_error(fault));
   snprintf(out, capacity, "waits for the journal (%zu KiB are not on the disk yet: %s)", bytes >> 10, why);
 }
 

@@ -130,10 +130,10 @@ void rv_memory_format(size_t bytes, char *out, size_t capacity)
 void rv_memory_spill_fault(const rv_memory *memory, char *out, size_t capacity)
 {
   int fault = atomic_load_explicit(&memory->spill_fault, memory_order_relaxed);
-  const char *why = fault == 0 ? "" : strerrordesc_np(fault);
+  const char *why = fault == 0 ? "" : rv_system_error(fault);
   if (fault == 0 && atomic_load_explicit(&memory->all_spilled, memory_order_relaxed))
     why = "the rest is books and what cannot go there";
-  snprintf(out, capacity, "%s", why == NULL ? "error" : why);
+  snprintf(out, capacity, "%s", why);
 }
 
 static void explain_spill(const rv_memory *memory, char *out, size_t capacity)

@@ -11,9 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/thread.h"
 
-enum { MAX_BYTES = 4 << 20, MAX_LINE = 8192, END_SECONDS = 1, SLOW_END_SECONDS = 10 };
+enum { MAX_BYTES = 4 << 20, MAX_LINE = 8192, END_SECONDS = 1, SLOW_END_SECONDS = 10, SECOND_NS = 1000000000 };
 
 typedef struct waiting_line {
   struct waiting_line *next;
@@ -23,8 +24,8 @@ typedef struct waiting_line {
 } waiting_line;
 
 struct server_log {
-  pthread_mutex_t lock; /* nothing is taken under it, and nothing waited for: whoever logs may hold any other */
-  pthread_cond_t more, done;
+  rv_mutex lock; /* RV_RANK_LOG: nothing is waited for under it, and whoever logs may hold any other */
+  rv_cond more, done;
   pthread_t thread;
   bool threaded; /* false: it could not be started, and lines are written by whoever has them */
   rv_log_level level;
@@ -91,10 +92,10 @@ static void write_next(server_log *log, uint64_t *lost)
     left_out += log->left_out;
     log->left_out = 0;
   }
-  pthread_mutex_unlock(&log->lock);
+  rv_mutex_unlock(&log->lock);
   *lost = left_out > 0 && !put_left_out(left_out) ? left_out : 0;
   if (next != NULL && !put(next->text, next->size)) ++*lost;
-  pthread_mutex_lock(&log->lock);
+  rv_mutex_lock(&log->lock);
   if (next != NULL) log->bytes -= next->size;
   free(next);
 }
@@ -103,16 +104,16 @@ static void *run(void *argument)
 {
   server_log *log = argument;
   uint64_t lost = 0;
-  pthread_mutex_lock(&log->lock);
+  rv_mutex_lock(&log->lock);
   while (log->first != NULL || log->left_out > 0 || !log->ending) {
     if (log->first != NULL || log->left_out > 0)
       write_next(log, &lost);
     else
-      pthread_cond_wait(&log->more, &log->lock);
+      rv_cond_wait(&log->more, &log->lock);
   }
   log->ended = true;
-  pthread_cond_signal(&log->done);
-  pthread_mutex_unlock(&log->lock);
+  rv_cond_signal(&log->done);
+  rv_mutex_unlock(&log->lock);
   return NULL;
 }
 
@@ -122,13 +123,9 @@ server_log *log_begin(void)
 {
   server_log *log = calloc(1, sizeof *log);
   if (log == NULL) return NULL;
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_mutex_init(&log->lock, NULL);
-  pthread_cond_init(&log->more, NULL);
-  pthread_cond_init(&log->done, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  rv_mutex_init(&log->lock, RV_RANK_LOG, "log");
+  rv_cond_init(&log->more);
+  rv_cond_init(&log->done);
   log->last = &log->first;
   log->threaded = rv_thread_start(&log->thread, "rv-log", run, log) == 0;
   return log;
@@ -143,28 +140,24 @@ static bool takes_something(void)
 /* Where stderr does take lines, and only the thread has not had its turn on a busy machine, it gets more time. */
 static bool wait_for_end(server_log *log)
 {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  for (int second = 0; !log->ended && (second < END_SECONDS || (second < SLOW_END_SECONDS && takes_something())); second++) {
-    until.tv_sec++;
-    while (!log->ended && pthread_cond_timedwait(&log->done, &log->lock, &until) != ETIMEDOUT) continue;
-  }
+  for (int second = 0; !log->ended && (second < END_SECONDS || (second < SLOW_END_SECONDS && takes_something())); second++)
+    while (!log->ended && rv_cond_wait_for(&log->done, &log->lock, SECOND_NS)) continue;
   return log->ended;
 }
 
 void log_end(server_log *log)
 {
   if (log == NULL) return;
-  pthread_mutex_lock(&log->lock);
+  rv_mutex_lock(&log->lock);
   log->ending = true;
-  pthread_cond_signal(&log->more);
+  rv_cond_signal(&log->more);
   bool ended = !log->threaded || wait_for_end(log);
-  pthread_mutex_unlock(&log->lock);
+  rv_mutex_unlock(&log->lock);
   if (!ended) return; /* its thread is in a write that nobody can end but the process */
   if (log->threaded) pthread_join(log->thread, NULL);
-  pthread_cond_destroy(&log->more);
-  pthread_cond_destroy(&log->done);
-  pthread_mutex_destroy(&log->lock);
+  rv_cond_fini(&log->more);
+  rv_cond_fini(&log->done);
+  rv_mutex_fini(&log->lock);
   free(log);
 }
 
@@ -179,7 +172,7 @@ static void queue_line(server_log *log, const char *text, size_t size)
 {
   waiting_line *one = malloc(sizeof *one + size);
   if (one != NULL) memcpy(one->text, text, size);
-  pthread_mutex_lock(&log->lock);
+  rv_mutex_lock(&log->lock);
   if (one == NULL || log->bytes + size > MAX_BYTES) {
     log->left_out++;
     free(one);
@@ -192,8 +185,8 @@ static void queue_line(server_log *log, const char *text, size_t size)
     *log->last = one;
     log->last = &one->next;
   }
-  pthread_cond_signal(&log->more);
-  pthread_mutex_unlock(&log->lock);
+  rv_cond_signal(&log->more);
+  rv_mutex_unlock(&log->lock);
 }
 
 void log_line(void *context, rv_log_level level, const char *line)

@@ -1,6 +1,5 @@
 /* reverie-server: a store with the configured tables, served until a signal ends it. */
 #include <fcntl.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +14,10 @@
 #include "open_files.h"
 #include "persist/journal.h"
 #include "warnings.h"
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 enum { EXIT_CONFIG = 2 };
 
