@@ -195,9 +195,8 @@ static bool refuse_first(rv_insert_stream *stream)
   char text[RV_ERROR_MESSAGE_MAX];
   if (bound < MESSAGE_BOUND)
     snprintf(text, sizeof text,
-             "the item needs a message of %zu bytes, which is larger than this server takes (%zu); make its chunks of fewer "
-             "rows, or raise "
-             "the server's max_message_bytes",
+             "the item needs a message of %zu bytes, which is larger than this server takes (%zu); raise the server's "
+             "max_message_bytes, or, where its chunks have several rows, make them of fewer",
              least, bound);
   else
     snprintf(text, sizeof text,

@@ -42,7 +42,8 @@ static void an_item_that_is_too_large_costs_no_other(void **state)
   for (uint64_t i = 0; i < ITEMS; i++) add_alone(&bench, &items[i], 1 + i, i == LARGE ? 2 * BOUND : 1000);
   for (size_t i = 0; i < ITEMS; i++)
     if (i != LARGE) end_item(&items[i], RV_OK, "");
-  end_item(&items[LARGE], RV_RESOURCE_EXHAUSTED, "which is larger than this server takes (65536); make its");
+  end_item(&items[LARGE], RV_RESOURCE_EXHAUSTED,
+           "which is larger than this server takes (65536); raise the server's max_message_bytes");
   expect_each_once(&bench.server, ITEMS - 1);
   const unsigned calls = bench.server.calls; /* by now the bound is known, and nothing larger is sent */
   add_alone(&bench, &items[0], 1000, 2 * BOUND);

@@ -492,7 +492,7 @@ static void what_was_refused_is_told_although_time_ran_out_for_other_rows(void *
               RV_RESOURCE_EXHAUSTED);
   atomic_store(&keeper.over, true);
   pthread_join(thread, NULL);
-  assert_says("is larger than this server takes");
+  assert_says("); raise the server's max_message_bytes, or"); /* one row cannot be fewer */
   assert_true(added <= 4);
   rv_client_free(client);
   tear_down(&f);

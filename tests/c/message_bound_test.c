@@ -29,8 +29,8 @@ static void close_all(void)
   rig_stop(&rig);
 }
 
-static const char too_large[] =
-    "which is larger than this server takes (65536); make its chunks of fewer rows, or raise the server's max_message_bytes";
+static const char too_large[] = "which is larger than this server takes (65536); raise the server's max_message_bytes, "
+                                "or, where its chunks have several rows, make them of fewer";
 
 /* Of an item that was refused the first call after it says so, and does nothing else. */
 static bool has_told(rv_code code, const rv_error *err)
