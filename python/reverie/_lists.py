@@ -176,6 +176,8 @@ def _place(path: _Path) -> str:
 
 def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[Any, Any]:
     try:
+        if any(np.ma.is_masked(each) for each in value if isinstance(each, np.ma.MaskedArray)):
+            raise TypeError("elements of it are masked, and no mask is kept: give array.filled(value) of each")
         found = np.asarray(value)
         if found.dtype.kind in "SU":  # which would take the zeros at a text's end for padding
             found = np.asarray(value, object)

@@ -151,6 +151,23 @@ int core_size(PyObject *value, const char *what, size_t least, size_t *out)
   return 0;
 }
 
+int core_check_mask(PyArrayObject *array, const char *what)
+{
+  if (PyArray_CheckExact((PyObject *)array)) return 0;
+  PyObject *module = PyImport_ImportModule("numpy.ma");
+  PyObject *masked = module == NULL ? NULL : PyObject_CallMethod(module, "is_masked", "O", (PyObject *)array);
+  const int is = masked == NULL ? -1 : PyObject_IsTrue(masked);
+  Py_XDECREF(masked);
+  Py_XDECREF(module);
+  if (is <= 0) return is;
+  PyErr_Format(
+      PyExc_ValueError,
+      "%s with masked elements, and no mask is kept: give array.filled(value), and the mask as an array of its own where it is "
+      "needed",
+      what);
+  return -1;
+}
+
 bool core_holds_reals(PyArrayObject *array)
 {
   const char kind = PyArray_DESCR(array)->kind;

@@ -12,7 +12,7 @@ static const uint64_t *bad_keys(PyObject *given)
 /* One dimension of this type, as C has it: read where it is. */
 static bool is_plain(PyObject *given, int type)
 {
-  if (!PyArray_Check(given)) return false;
+  if (!PyArray_CheckExact(given)) return false;
   PyArrayObject *array = (PyArrayObject *)given;
   return PyArray_TYPE(array) == type && PyArray_NDIM(array) == 1 && PyArray_ISCARRAY_RO(array);
 }
@@ -33,6 +33,7 @@ static const uint64_t *keys_of_array(PyArrayObject *given, scratch *s, size_t *n
     PyErr_SetString(PyExc_ValueError, "keys must have one dimension");
     return NULL;
   }
+  if (core_check_mask(given, "keys") < 0) return NULL;
   PyArray_Descr *descr = PyArray_DescrFromType(NPY_UINT64);
   PyObject *array = PyArray_FromArray(given, descr, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST);
   if (scratch_hold(s, array) < 0) return NULL;
@@ -165,6 +166,7 @@ static PyObject *as_doubles(PyObject *given, const char *each)
 {
   PyObject *array = as_array(given), *doubles = NULL;
   if (array != NULL && PyArray_ISCOMPLEX((PyArrayObject *)array)) {
+  if (PyArray_Check(given) && core_check_mask((PyArrayObject *)given, "priorities") < 0) return NULL;
     PyErr_Format(PyExc_TypeError,
                  "priorities must be real numbers, one for each %s, got dtype %S; give numpy.real or numpy.abs of them", each,
                  (PyObject *)PyArray_DESCR((PyArrayObject *)array));

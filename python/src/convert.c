@@ -109,6 +109,7 @@ static int tensor_from_array(core_state *state, scratch *s, PyArrayObject *array
 {
   rv_dtype dtype = dtype_of_array(state, array);
   if (dtype == RV_DTYPE_INVALID) return tensor_bad_dtype((PyObject *)array);
+  if (core_check_mask(array, "an array") < 0) return -1;
   int rank = PyArray_NDIM(array);
   if (rank > RV_MAX_RANK + 1) { /* a batch's leading dimension is no part of a row; the library knows the rest */
     PyErr_Format(PyExc_ValueError, "an array of %d dimensions cannot be stored; at most %d can", rank, RV_MAX_RANK);

@@ -126,6 +126,9 @@ bool core_holds_reals(PyArrayObject *array);
 /* ---- waiting ---- */
 
 /* Milliseconds that a caller gave for all of a call that waits more than once (RV_FOREVER: no end), and what is left of them. */
+/* ValueError that names `what`, and -1, for an array of numpy.ma's of which elements are masked: what is under the mask would be taken. */
+int core_check_mask(PyArrayObject *array, const char *what);
+
 typedef struct core_time {
   int64_t given_ms, left_ms;
 } core_time;

@@ -100,16 +100,44 @@ def test_big_endian_arrays_keep_their_values(connect):
         np.arange(5)[::-1],
         np.zeros((0, 3), np.float32),
         np.broadcast_to(np.float32(3), (2, 2)),
-        np.ma.masked_array([1, 2, 3], mask=[0, 1, 0]),
+        np.ma.masked_array([1, 2, 3], mask=[0, 0, 0]),
         np.float32(1).reshape(()),
         np.frombuffer(b"\0" + np.arange(3.0).tobytes(), np.uint8)[1:].view(np.float64),
     ],
-    ids=["strided", "fortran", "reversed", "no rows", "broadcast", "masked", "0-d", "unaligned"],
+    ids=["strided", "fortran", "reversed", "no rows", "broadcast", "nothing masked", "0-d", "unaligned"],
 )
 def test_arrays_of_any_layout_are_copied_right(connect, array):
     for back in round_trip(connect(), array):
         assert back.dtype == array.dtype
         np.testing.assert_array_equal(back, np.asarray(array))
+
+
+MASKED = np.ma.masked_array([1.0, 2.0, 3.0], mask=[0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.add("t", {"x": MASKED}),
+        lambda client: client.add("t", {"x": np.ma.masked}),
+        lambda client: client.add_batch("t", {"x": MASKED}),
+        lambda client: client.add_batch("t", {"x": [MASKED, MASKED]}),
+        lambda client: client.add_batch("t", {"x": np.zeros((3, 3))}, MASKED),
+        lambda client: client.insert({"x": MASKED}, {"t": 1.0}),
+        lambda client: client.trajectory_writer(1).append({"x": MASKED}),
+        lambda client: client.update_priorities("t", [1, 2, 3], MASKED),
+        lambda client: client.update_priorities("t", np.ma.masked_array([1, 2], [0, 1], np.uint64), [1.0, 1.0]),
+    ],
+    ids=["add", "constant", "add_batch", "lists", "priorities of rows", "insert", "append", "priorities", "keys"],
+)
+@pytest.mark.parametrize("signature", [None, {"x": reverie.TensorSpec((3,), np.float64)}], ids=["without signature", "signature"])
+def test_what_is_masked_is_refused_with_what_to_give_instead(connect, call, signature):
+    client = connect(make_table(signature=signature))
+    with pytest.raises(
+        (TypeError, ValueError), match=r"with masked elements, .*give array\.filled\(value\)|masked, .*give array\.filled"
+    ):
+        call(client)
+    assert client.server_info()["t"].current_size == 0
 
 
 def test_what_has_the_array_protocol_is_an_array(connect):
