@@ -181,7 +181,9 @@ def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[A
         found = np.asarray(value)
         if found.dtype.kind in "SU":  # which would take the zeros at a text's end for padding
             found = np.asarray(value, object)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not _has_tensors(value):
+            raise
         remedy = "; where rows differ in shape, add them one by one" if isinstance(error, ValueError) else ""
         raise TypeError(f"{_place(path)}a {type(value).__name__} cannot be made an array of: {error}{remedy}") from None
     if dtype is None or found.dtype == dtype or not _is_plain(value):
@@ -206,6 +208,13 @@ def _array(value: Any, dtype: np.dtype[Any] | None, path: _Path) -> np.ndarray[A
             raise ValueError(f"{_place(path)}the number {lost[0]} does not fit into {dtype}")
         return made
     return found
+
+
+def _has_tensors(value: Any) -> bool:
+    """Is one of PyTorch's inside? NumPy's refusals are TypeErrors, and PyTorch's of one that requires grad a RuntimeError."""
+    if _is_list(value):
+        return any(_has_tensors(each) for each in value)
+    return any(kind.__module__ == "torch" for kind in type(value).__mro__)
 
 
 def _bounds(dtype: np.dtype[Any]) -> tuple[int, int] | None:

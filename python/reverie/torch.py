@@ -79,10 +79,10 @@ def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     Parameters
     ----------
     tensor : Tensor
-        On the host. What computes its gradient is left behind.
+        On the host. What computes its gradient is left behind. A conjugate or negative view, which PyTorch has not computed yet, is copied.
     """
     array: np.ndarray[Any, Any]
-    tensor = tensor.detach()
+    tensor = tensor.detach().resolve_conj().resolve_neg()
     for dtype, (stored, name) in _FOREIGN.items():
         if tensor.dtype == name:
             array = tensor.view(getattr(torch, stored.name)).numpy().view(dtype)

@@ -122,13 +122,15 @@ static bool clear_lack(void)
   return !PyErr_Occurred() || core_clear_refusal();
 }
 
-/* What NumPy makes of it. Of a tensor on a device, or of a dtype that it does not have, it makes nothing, and its list of numbers is
- * taken: one copy for all. NULL with an exception, which says why. */
+/* What NumPy makes of it. Of a tensor on a device, one that requires grad, or of a dtype that it does not have, it makes nothing, and its
+ * list of numbers is taken: one copy for all. NULL with an exception, which says why. */
 static PyObject *as_array(PyObject *given)
 {
   bool may_have_list = makes_arrays(given); /* looked at while no exception is set */
   PyObject *array = PyArray_FromAny(given, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
-  if (array != NULL || !may_have_list || !PyErr_ExceptionMatches(PyExc_TypeError)) return array;
+  if (array != NULL || !may_have_list) return array;
+  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !(PyErr_ExceptionMatches(PyExc_RuntimeError) && core_is_tensor(given)))
+    return NULL;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject *list = PyObject_CallMethod(given, "tolist", NULL);
@@ -152,7 +154,7 @@ static void refuse_priorities(PyObject *given, const char *each)
                  given);
     return;
   }
-  PyObject *reason = PyErr_Occurred() ? core_take_refusal() : NULL;
+  PyObject *reason = PyErr_Occurred() ? core_take_refusal(false) : NULL;
   if (PyErr_Occurred()) return;
   if (reason == NULL)
     PyErr_Format(PyExc_TypeError, "priorities must be numbers, one for each %s, got %R", each, given);
@@ -164,9 +166,9 @@ static void refuse_priorities(PyObject *given, const char *each)
 /* As an array of float64; NULL with an exception. */
 static PyObject *as_doubles(PyObject *given, const char *each)
 {
+  if (PyArray_Check(given) && core_check_mask((PyArrayObject *)given, "priorities") < 0) return NULL;
   PyObject *array = as_array(given), *doubles = NULL;
   if (array != NULL && PyArray_ISCOMPLEX((PyArrayObject *)array)) {
-  if (PyArray_Check(given) && core_check_mask((PyArrayObject *)given, "priorities") < 0) return NULL;
     PyErr_Format(PyExc_TypeError,
                  "priorities must be real numbers, one for each %s, got dtype %S; give numpy.real or numpy.abs of them", each,
                  (PyObject *)PyArray_DESCR((PyArrayObject *)array));

@@ -246,23 +246,15 @@ static bool tensor_from_scalar(const core_state *state, PyObject *value, rv_tens
   return true;
 }
 
-/* NumPy has no dtype for some of PyTorch's, such as bfloat16, which can be stored all the same. */
-static bool is_of_torch(PyObject *value)
-{
-  PyObject *module = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__module__");
-  bool is = module != NULL && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "torch") == 0;
-  Py_XDECREF(module);
-  PyErr_Clear();
-  return is;
-}
-
-/* The TypeError for what NumPy makes no array of, with the reason; other errors on the way to it are told as they are. -1. */
+/* The TypeError for what NumPy makes no array of, with the reason; other errors on the way to it are told as they are. NumPy has no dtype
+ * for some of PyTorch's, such as bfloat16, which can be stored all the same. -1. */
 static int no_array(PyObject *value)
 {
-  PyObject *reason = core_take_refusal();
+  const bool of_torch = core_is_tensor(value);
+  PyObject *reason = core_take_refusal(of_torch);
   if (reason != NULL) {
     PyErr_Format(PyExc_TypeError, "a %S cannot be made an array of: %U%s", (PyObject *)Py_TYPE(value), reason,
-                 is_of_torch(value) ? "; reverie.torch.as_array makes one of a tensor on the host" : "");
+                 of_torch ? "; reverie.torch.as_array makes one of a tensor on the host" : "");
     Py_DECREF(reason);
   }
   return -1;

@@ -81,9 +81,12 @@ PyObject *core_sentence(const rv_error *err);
 PyObject *core_raise(core_state *state, const rv_error *err);
 /* Puts "text: " before the sentence of the TypeError or ValueError that is set, where `text` is repr(what). */
 void core_prefix_error(PyObject *what);
-/* The text of the TypeError or ValueError that is set, with which a conversion refused a value; the error is cleared. NULL: another
- * exception is set, Ctrl-C, say, or one of the value's own, and stays. */
-PyObject *core_take_refusal(void);
+/* Is it a tensor of PyTorch's? An exception that is set stays. */
+bool core_is_tensor(PyObject *value);
+/* The text of the TypeError or ValueError that is set, with which a conversion refused a value; the error is cleared. Of a tensor it may
+ * be a RuntimeError, too: with that PyTorch refuses one that requires grad. NULL: another exception is set, Ctrl-C, say, or one of the
+ * value's own, and stays. */
+PyObject *core_take_refusal(bool of_tensor);
 /* Clears such an error, or an OverflowError, for a sentence that names the argument. False: another exception is set, and stays. */
 bool core_clear_refusal(void);
 
@@ -123,12 +126,12 @@ static inline bool core_is_complex(PyObject *value)
  * and complex numbers. */
 bool core_holds_reals(PyArrayObject *array);
 
-/* ---- waiting ---- */
-
-/* Milliseconds that a caller gave for all of a call that waits more than once (RV_FOREVER: no end), and what is left of them. */
 /* ValueError that names `what`, and -1, for an array of numpy.ma's of which elements are masked: what is under the mask would be taken. */
 int core_check_mask(PyArrayObject *array, const char *what);
 
+/* ---- waiting ---- */
+
+/* Milliseconds that a caller gave for all of a call that waits more than once (RV_FOREVER: no end), and what is left of them. */
 typedef struct core_time {
   int64_t given_ms, left_ms;
 } core_time;

@@ -17,9 +17,28 @@ PyObject *core_raise(core_state *state, const rv_error *err)
   return NULL;
 }
 
-PyObject *core_take_refusal(void)
+/* Or of a class of its own that is one, such as Parameter: somewhere among its bases is PyTorch's. */
+bool core_is_tensor(PyObject *value)
 {
-  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) return NULL;
+  PyObject *type, *set, *traceback;
+  PyErr_Fetch(&type, &set, &traceback);
+  PyObject *bases = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__mro__");
+  bool is = false;
+  for (Py_ssize_t i = 0; !is && bases != NULL && i < PyTuple_Size(bases); i++) {
+    PyObject *module = PyObject_GetAttrString(PyTuple_GetItem(bases, i), "__module__");
+    is = module != NULL && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "torch") == 0;
+    Py_XDECREF(module);
+  }
+  Py_XDECREF(bases);
+  PyErr_Restore(type, set, traceback); /* and no other */
+  return is;
+}
+
+PyObject *core_take_refusal(bool of_tensor)
+{
+  if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError) &&
+      !(of_tensor && PyErr_ExceptionMatches(PyExc_RuntimeError)))
+    return NULL;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
@@ -47,7 +66,7 @@ bool core_clear_refusal(void)
 void core_prefix_error(PyObject *what)
 {
   bool is_type_error = PyErr_ExceptionMatches(PyExc_TypeError);
-  PyObject *text = core_take_refusal();
+  PyObject *text = core_take_refusal(false);
   if (text == NULL) return;
   PyErr_Format(is_type_error ? PyExc_TypeError : PyExc_ValueError, "%R: %U", what, text);
   Py_DECREF(text);

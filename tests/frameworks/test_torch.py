@@ -258,6 +258,29 @@ def test_what_a_network_made_in_half_precision_can_be_stored(serve):
     assert client.sample_batch("replay", 1).data["state"].dtype == ml_dtypes.bfloat16
 
 
+def test_a_tensor_that_requires_grad_is_refused_with_its_place_and_the_remedy(serve):
+    with pytest.raises(TypeError, match=r"^\('x',\): .*Parameter.*requires grad.*; reverie\.torch\.as_array makes one"):
+        reverie.Client(serve()).add("replay", {"x": torch.nn.Parameter(torch.zeros(3))})
+
+
+def test_a_list_of_tensors_that_require_grad_is_refused_with_its_place(serve):
+    client = reverie.Client(serve(signature={"x": reverie.TensorSpec((3,), np.float32)}))
+    with pytest.raises(TypeError, match=r"^\('x',\): a list cannot be made an array of: .*requires grad"):
+        client.add_batch("replay", {"x": [torch.zeros(3, requires_grad=True)] * 2})
+
+
+def test_priorities_that_require_grad_are_taken(serve):
+    client = reverie.Client(serve())
+    client.add_batch("replay", {"x": torch.zeros(2, 2)}, torch.tensor([0.5, 2], requires_grad=True))
+    assert [item.priority for item in client.items("replay")] == [0.5, 2]
+
+
+def test_what_is_conjugate_is_an_array_of_what_it_says():
+    tensor = torch.tensor([1 + 2j], requires_grad=True)
+    assert as_array(tensor.conj()).tolist() == [1 - 2j]
+    assert as_array(tensor.conj().imag).tolist() == [-2]
+
+
 def test_priorities_in_half_precision_are_taken(serve):
     client = reverie.Client(serve())
     client.add_batch("replay", {"x": torch.zeros(3, 2)}, torch.tensor([0.5, 1, 2], dtype=torch.bfloat16))

@@ -446,6 +446,40 @@ def test_a_tensor_that_numpy_makes_no_array_of_is_told_of_what_does():
         reverie.Client(server).add("t", {"x": tensor})
 
 
+def tensor_that_requires_grad(kind="Tensor"):
+    """As PyTorch's are, for NumPy: what it refuses it refuses by a RuntimeError, and makes lists all the same."""
+    base = type("Tensor", (Raising,), {"__module__": "torch", "tolist": lambda self: [2.0]})
+    return type(kind, (base,), {})(RuntimeError("use detach()"))
+
+
+@pytest.mark.parametrize("kind", ["Tensor", "Parameter"])
+@pytest.mark.parametrize("name", ["insert", "add", "add_batch", "append"])
+def test_a_tensor_that_requires_grad_is_refused_with_its_place_and_the_remedy(name, kind):
+    with (
+        reverie.Server([make_table("t")], in_process=True) as server,
+        pytest.raises(
+            TypeError, match=r"^\('x',\): .* cannot be made an array of: use detach\(\); reverie\.torch\.as_array makes one"
+        ),
+    ):
+        ASKED[name](reverie.Client(server), tensor_that_requires_grad(kind))
+
+
+def test_a_list_of_tensors_that_require_grad_is_refused_with_its_place():
+    table = make_table("t", signature={"x": reverie.TensorSpec((), np.float32)})
+    with (
+        reverie.Server([table], in_process=True) as server,
+        pytest.raises(TypeError, match=r"^\('x',\): a list cannot be made an array of: use detach\(\)"),
+    ):
+        reverie.Client(server).add_batch("t", {"x": [tensor_that_requires_grad()]})
+
+
+def test_priorities_that_require_grad_are_taken_as_those_on_a_device_are():
+    with reverie.Server([make_table("t")], in_process=True) as server:
+        client = reverie.Client(server)
+        client.add_batch("t", [np.zeros(1)], tensor_that_requires_grad())
+        assert [item.priority for item in client.items("t")] == [2.0]
+
+
 def test_ctrl_c_while_a_signature_is_read_ends_the_call_and_costs_no_nest(monkeypatch):
     def interrupt(data):
         raise KeyboardInterrupt
