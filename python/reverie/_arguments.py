@@ -115,8 +115,9 @@ def secret(name: str, value: Any) -> str:
     """A token that can be one of the library's, which checks the rest of it. No error shows what it was."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, got one of type {type(value).__name__}")
-    if not value.isascii() or "\0" in value:
-        raise ValueError(f"{name} has characters other than visible ASCII")
+    if not all("!" <= each <= "~" for each in value):
+        remedy = "; it has the end of its line, or blanks, around it: strip() them" if value.strip() != value else ""
+        raise ValueError(f"{name} has characters other than visible ASCII{remedy}")
     return value
 
 

@@ -78,8 +78,12 @@ static rv_code make_secure(rv_client *client, const rv_client_config *config, rv
   client->authorization = malloc(size);
   if (client->authorization == NULL) return rv_fail_memory(err, size);
   snprintf(client->authorization, size, "Bearer %s", config->token);
+  if (config->token[0] == '\0') return rv_fail(err, RV_INVALID_ARGUMENT, "the token is empty; give one, or none at all");
   for (const char *at = config->token; *at != '\0'; at++)
-    if (*at <= ' ' || *at > '~') return rv_fail(err, RV_INVALID_ARGUMENT, "the token has characters other than visible ASCII");
+    if (*at <= ' ' || *at > '~')
+      return rv_fail(
+          err, RV_INVALID_ARGUMENT,
+          "the token has characters other than visible ASCII; where it was read with the end of its line, take that off");
   return RV_OK;
 }
 

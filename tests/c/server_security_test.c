@@ -552,6 +552,9 @@ static void a_token_is_not_sent_in_the_clear_to_another_machine(void **state)
   assert_code(rv_client_new(&config, &client, &err), RV_INVALID_ARGUMENT);
   assert_says("in the clear; use TLS");
   config.address = "127.0.0.1:8000";
+  config.token = "";
+  assert_code(rv_client_new(&config, &client, &err), RV_INVALID_ARGUMENT);
+  assert_says("the token is empty");
   config.token = "two words, as it were";
   assert_code(rv_client_new(&config, &client, &err), RV_INVALID_ARGUMENT);
   config.address = "unix:/tmp/socket";

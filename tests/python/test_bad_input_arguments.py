@@ -268,6 +268,19 @@ def test_a_token_with_other_than_ascii_is_refused_at_once_and_shown_nowhere(toke
             reverie.Client("127.0.0.1:1")
 
 
+def test_a_token_with_the_end_of_its_line_is_refused_with_where_it_is_from_and_the_remedy(monkeypatch):
+    monkeypatch.setenv("REVERIE_TOKEN", "0123456789abcdef\n")
+    with pytest.raises(ValueError, match=r"^REVERIE_TOKEN has characters .*the end of its line.*: strip\(\) them$"):
+        reverie.Client("127.0.0.1:1")
+    with pytest.raises(ValueError, match=r"^the token of identity 'a' has characters .*: strip\(\) them$"):
+        reverie.Identity(name="a", token="0123456789abcdef\r\n", rights={})
+
+
+def test_an_empty_token_is_refused_before_anybody_is_called():
+    with pytest.raises(ValueError, match="^the token is empty; give one, or none at all$"):
+        reverie.Client("127.0.0.1:1", token="")
+
+
 def test_a_right_on_a_table_that_cannot_be_is_refused():
     identity = reverie.Identity(name="a", token="0123456789abcdef", rights={"t\0": "read"})
     with pytest.raises(ValueError, match="a table in the rights of identity 'a' must not contain a NUL character"):
