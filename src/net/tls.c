@@ -52,7 +52,10 @@ static rv_code use_certificate(const rv_tls *tls, SSL_CTX *context, rv_error *er
   if (SSL_CTX_use_certificate_chain_file(context, path) != 1)
     return fail_file("certificate file", path, "it must have a certificate in PEM", err);
   if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(context) != 1)
-    return fail_file("key file", key, "it must have the certificate's key in PEM, without a password", err);
+    return tls->key_file != NULL
+               ? fail_file("key file", key, "it must have the certificate's key in PEM, without a password", err)
+               : fail_file("certificate file", path,
+                           "no key file is given, so it must have the certificate's key, too, without a password", err);
   return check_dates(context, path, err);
 }
 

@@ -428,6 +428,10 @@ static void files_that_cannot_be_used_are_named(void **state)
   key_write(config.key_file, "a password that nobody is asked for");
   refuses(&config, true, "without a password");
   config.key_file = NULL;
+  config.certificate_file = path(w, "ours.pem"); /* the authority's, whose key is nowhere */
+  refuses(&config, true, "certificate file \"");
+  refuses(&config, true, "no key file is given");
+  config.certificate_file = path(w, "server.pem");
   config.authority_file = path(w, "broken.pem");
   FILE *file = fopen(config.authority_file, "w");
   fclose(file);
