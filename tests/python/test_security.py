@@ -219,6 +219,23 @@ def test_files_that_cannot_be_used_are_named(files):
         serve(tls=files.server)
 
 
+def test_what_the_page_of_settings_shows_as_comments_is_right_too(files, tmp_path):
+    page = (server_program.ROOT / "docs/server.md").read_text()
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^listen:.*\n", "", re.sub(r"^( *)# ", r"\1", shown, flags=re.MULTILINE), flags=re.MULTILINE)
+    for place in ("/data", "/run/secrets", "/fast/disk"):
+        text = text.replace(place, str(tmp_path))
+    text = text.replace("server.key", "server.pem").replace("clients.pem", "authority.pem")  # as `files` has them
+    revoke(files)
+    for identity in ("actors", "learner"):
+        (tmp_path / identity).write_text(f"the-token-of-{identity}\n")
+    (tmp_path / "all.yaml").write_text(text)
+    checked = server_program.run("--config", "all.yaml", "--check", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    told = [line.split("warning: ")[1] for line in checked.stderr.splitlines()]
+    assert all(re.match(r"all\.yaml:\d+: (checkpoints\.fallback|limits\.memory_limit)", line) for line in told), told
+
+
 # ---- identities ----
 
 

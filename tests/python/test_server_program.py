@@ -332,6 +332,19 @@ def test_the_file_in_the_documentation_is_right(tmp_path):
     assert out.returncode == 0, out.stderr
 
 
+def test_the_command_lines_of_the_pages_are_right(tmp_path):
+    lines: list[str] = []
+    for page in ("README.md", "docs/server.md", "docs/checkpoints.md", "docs/journal.md"):
+        text = (server_program.ROOT / page).read_text()
+        lines += re.findall(r"^(?:    )?reverie-server (.*?)(?: +#.*)?$", text, re.MULTILINE)
+    assert len(lines) > 5
+    for name in ("replay.yaml", "server.yaml"):
+        (tmp_path / name).write_text("tables:\n  - name: replay\n")
+    for line in lines:
+        out = server_program.run(*line.replace("/data", str(tmp_path)).split(), "--check", cwd=tmp_path)
+        assert out.returncode == 0, (line, out.stderr)
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [
