@@ -145,6 +145,10 @@ def as_spec(leaf: Any, path: tuple[Any, ...]) -> TensorSpec:
     """The spec that a leaf of a signature is, or looks like: whatever has a shape and a dtype and is not itself an array."""
     if isinstance(leaf, TensorSpec):
         return leaf
+    if not isinstance(leaf, type) and all(hasattr(leaf, each) for each in ("__array__", "shape", "dtype")):
+        raise ValueError(
+            f"Unsupported signature spec at {path}: an array is a value and no spec; give reverie.TensorSpec(array.shape, array.dtype)"
+        )
     if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype") or hasattr(leaf, "__array__") or isinstance(leaf, type):
         raise ValueError(
             f"Unsupported signature spec at {path}: {leaf!r}; give a reverie.TensorSpec (or what has .shape and .dtype)"

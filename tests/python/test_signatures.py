@@ -107,6 +107,11 @@ def test_leaves_that_are_no_specs_are_refused(leaf):
         make_table(signature={"x": leaf})
 
 
+def test_an_array_in_the_place_of_a_spec_is_told_how_to_make_one_of_it():
+    with pytest.raises(ValueError, match=r"at \('x',\): an array is a value and no spec; give reverie\.TensorSpec\(array\.shape"):
+        make_table(signature={"x": np.zeros(2)})
+
+
 def test_keys_that_are_no_strings_are_refused():
     with pytest.raises(TypeError, match="strings"):
         make_table(signature={1: TensorSpec([], "int8")})
