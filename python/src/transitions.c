@@ -222,6 +222,7 @@ static int where_of(const transitions_object *self, PyObject *given, scratch *s,
 {
   *out = NULL;
   if (given == Py_None) return 0;
+  if (PyArray_Check(given) && core_check_mask((PyArrayObject *)given, "where") < 0) return -1;
   PyObject *object = PyArray_FromAny(given, NULL, 0, 0, NPY_ARRAY_CARRAY_RO, NULL);
   if (object == NULL && !core_clear_refusal()) return -1;
   PyArrayObject *array = (PyArrayObject *)object;

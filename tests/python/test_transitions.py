@@ -414,3 +414,5 @@ def test_a_where_that_is_none_is_named(connect):
             writer.add({"x": np.arange(3)}, where=where)
     with pytest.raises(ValueError, match="row 2|environment 2"):
         writer.add({"x": np.arange(3)}, [1, float("nan"), float("nan")], where=[True, False, True])
+    with pytest.raises(ValueError, match="where with masked elements"):
+        writer.add({"x": np.arange(3)}, where=np.ma.masked_array([True] * 3, [False, True, False]))
