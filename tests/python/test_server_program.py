@@ -133,7 +133,12 @@ def test_a_check_does_not_listen(tmp_path):
         ("tables:\n  - name: t\n    size: 3\n", 3, ["size", "max_size"]),
         ("tables:\n  - name: t\n    sampler: best\n", 3, ["sampler", "best", "prioritized"]),
         ("tables:\n  - name: t\n    sampler: prioritized\n", 3, ["exponent"]),
-        ("tables:\n  - name: t\n    sampler: {kind: fifo, priority_exponent: 1}\n", 3, ["priority_exponent"]),
+        (
+            "tables:\n  - name: t\n    sampler: {kind: fifo, priority_exponent: 1}\n",
+            3,
+            ["only kind: prioritized has", "take it out"],
+        ),
+        ("tables:\n  - name: t\n    sampler: {kind: prioritized}\n", 3, ["needs its exponent: add priority_exponent: 0.6"]),
         ("tables:\n  - name: t\n    rate_limiter: queue\n", 3, ["queue", "size"]),
         ("tables:\n  - name: t\n    rate_limiter: {kind: queue, length: 3}\n", 3, ["length"]),
         (

@@ -30,8 +30,10 @@ static bool read_selector(arena *memory, const yaml_place *at, rv_selector_confi
     }
   }
   if (config.kind == 0) return yaml_fail(at, err, "the selector has no kind; add kind: uniform, or write sampler: uniform");
-  if ((config.kind == RV_SELECTOR_PRIORITIZED) != has_exponent)
-    return yaml_fail(at, err, "priority_exponent belongs to kind: prioritized, and only there");
+  if (config.kind == RV_SELECTOR_PRIORITIZED && !has_exponent)
+    return yaml_fail(at, err, "a prioritized selector needs its exponent: add priority_exponent: 0.6");
+  if (config.kind != RV_SELECTOR_PRIORITIZED && has_exponent)
+    return yaml_fail(at, err, "only kind: prioritized has a priority_exponent; take it out");
   *out = config;
   return true;
 }
