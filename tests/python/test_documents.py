@@ -11,12 +11,14 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import types
 from typing import Any
 
 import numpy as np
 import pytest
 import reverie
+from reverie import structured_writer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/dev"))
@@ -46,6 +48,69 @@ def test_the_readmes_code_runs_from_top_to_bottom():
 def test_getting_started_runs_from_top_to_bottom():
     names = run_page("docs/getting-started.md", 8)
     shutil.rmtree(names["place"])
+
+
+def run_example(documented: Any, **names: Any) -> dict[str, Any]:
+    """Runs the first program that help shows of it, and returns what it leaves."""
+    (text,) = re.findall(r"::\n\n((?:    .*\n|\n)+)", inspect.getdoc(documented) or "")[:1]
+    exec(compile(textwrap.dedent(text), repr(documented), "exec"), names)
+    return names
+
+
+def a_server(*tables: str) -> reverie.Server:
+    selectors, limiter = (reverie.selectors.Uniform(), reverie.selectors.Fifo()), reverie.rate_limiters.MinSize(1)
+    return reverie.Server([reverie.Table(name, *selectors, 1000, limiter) for name in tables], in_process=True)
+
+
+def test_what_help_shows_of_the_package_runs():
+    names = run_example(reverie)
+    assert len(names["batch"]) == 32
+    names["server"].stop()
+
+
+def test_what_help_shows_of_a_trajectory_writer_runs():
+    with a_server("replay") as server:
+        client = reverie.Client(server)
+        run_example(reverie.TrajectoryWriter, client=client, episode=[types.SimpleNamespace(obs=np.zeros(4), reward=1.0)] * 5)
+        assert client.server_info()["replay"].current_size == 3
+
+
+def test_what_help_shows_of_the_structured_writer_runs():
+    names = {f"{name}_spec": reverie.TensorSpec((), np.float32) for name in ("obs", "action", "reward")}
+    step = dict.fromkeys(("obs", "action", "reward"), np.float32(1))
+    with a_server("transitions", "sequences") as server:
+        client = reverie.Client(server)
+        run_example(structured_writer, client=client, episode=[step] * 200, last_observation=np.float32(2), **names)
+        sizes = {name: table.current_size for name, table in client.server_info().items()}
+        assert sizes == {"transitions": 200, "sequences": 4}
+
+
+def test_what_help_shows_of_a_transitions_writer_runs():
+    class Envs:
+        """Two environments whose episodes end after 3 and 4 steps, and which reset themselves by a step of its own."""
+
+        num_envs, steps = 2, 0
+
+        def reset(self):
+            return np.zeros((2, 4, 8), np.uint8), {}
+
+        def step(self, action):
+            self.steps += 1
+            over = np.array([self.steps % 4 == 3, self.steps % 5 == 4])
+            return np.full((2, 4, 8), self.steps, np.uint8), np.ones(2), over, np.zeros(2, bool), {}
+
+    class Training:
+        left = 20
+
+        def __bool__(self):
+            self.left -= 1
+            return self.left >= 0
+
+    with a_server("replay") as server:
+        client = reverie.Client(server)
+        kind = type(client.transitions("replay", 1))
+        run_example(kind, client=client, np=np, envs=Envs(), training=Training(), policy=lambda obs: np.zeros(2, np.int32))
+        assert client.server_info()["replay"].current_size == 2 * 20 - 5 - 4  # without the steps that reset one
 
 
 def test_the_page_on_checkpoints_runs_from_top_to_bottom(tmp_path):
