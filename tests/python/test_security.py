@@ -520,6 +520,21 @@ def test_a_token_of_a_file_is_never_a_part_of_its_first_line(tmp_path, written, 
         assert (out.returncode, out.stderr) == (0, "")
 
 
+def test_a_pipe_in_the_place_of_a_token_is_refused_and_holds_nobody_up(tmp_path):
+    path, token = tmp_path / "server.yaml", tmp_path / "token"
+    path.write_text(f"tables: [{{name: t}}]\nidentities: [{{name: x, token_file: {token}, rights: {{t: insert}}}}]\n")
+    token.write_text(f"{ACTOR}\n")
+    server = server_program.Server("--config", str(path), "--port", "0")
+    try:
+        token.unlink()
+        os.mkfifo(token)
+        status, err = server.end_after_reload()
+    finally:
+        server.kill()
+    assert status == 0
+    assert re.search(r'SIGHUP: .*token_file: ".*/token" is a pipe, .*; the identities are as before', err), err
+
+
 def test_files_other_than_the_certificate_are_told_where_they_are_given(files, tmp_path):
     path = tmp_path / "server.yaml"
     for field in ("key", "authority"):
