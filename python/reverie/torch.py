@@ -9,7 +9,8 @@
         client.update_priorities("replay", batch.keys, priorities)
 
 Tensors share their memory with the arrays that the samples were gathered into: nothing is copied a second time. Tensors on the host are
-taken wherever arrays are, but those of dtypes that NumPy does not have: `as_array` makes arrays of them. Priorities may be on a device, and require grad.
+taken wherever arrays are, but those that require grad and those of dtypes that NumPy does not have: `as_array` makes arrays of them.
+Priorities may be on a device, and require grad.
 Needs PyTorch 2.3.
 """
 
