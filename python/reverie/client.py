@@ -177,7 +177,8 @@ class Client(_core.Client):
         DeadlineExceededError
             The sentence says what was waited for.
         ValueError
-            No tables, no such table, a NaN priority, data that does not fit a signature.
+            No tables, no such table, a NaN priority, data that does not fit a signature. Of several tables those before the one that
+            refuses it may have it.
         TypeError
             A leaf that cannot be stored, with its path, or priorities that are no mapping.
         """
