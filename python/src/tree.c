@@ -497,7 +497,13 @@ PyObject *tree_unflatten(const tree *node, PyObject *const *leaves, size_t num_l
   case TREE_NAMED: return convert(node, unflatten_tuple(node, leaves, num_leaves));
   case TREE_TUPLE: {
     PyObject *out = unflatten_tuple(node, leaves, num_leaves);
-    return node->type == &PyTuple_Type ? out : convert(node, out);
+    if (out == NULL || node->type == &PyTuple_Type) return out;
+    Py_INCREF(out);
+    PyObject *made = convert(node, out);
+    if (made == NULL && !core_clear_refusal()) Py_CLEAR(out);
+    if (made == NULL) return out; /* it takes no arrays, as torch.Size does, and what was drawn is not lost for that */
+    Py_DECREF(out);
+    return made;
   }
   case TREE_LIST:
   case TREE_SEQUENCE: {

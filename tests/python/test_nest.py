@@ -9,6 +9,7 @@ import types
 import attrs
 import numpy as np
 import pytest
+import reverie
 from reverie import nest
 
 Point = collections.namedtuple("Point", "y x")
@@ -58,6 +59,26 @@ def test_an_ordered_dict_keeps_its_class_and_order():
     again = nest.map_structure(lambda leaf: leaf, collections.OrderedDict(b=1, a=2))
     assert isinstance(again, collections.OrderedDict)
     assert list(again.items()) == [("b", 1), ("a", 2)]
+
+
+class Size(tuple):
+    """As torch.Size: a tuple of ints, and of nothing else."""
+
+    def __new__(cls, sizes):
+        if not all(type(size) is int for size in sizes):
+            raise TypeError("Size() takes ints")
+        return super().__new__(cls, sizes)
+
+
+def test_a_kind_of_tuple_that_takes_no_arrays_is_sampled_as_a_plain_one():
+    assert nest.Structure(Size([1, 2])).unflatten([3, 4]) == Size([3, 4])
+    table = reverie.Table("t", reverie.selectors.Fifo(), reverie.selectors.Fifo(), 10, reverie.rate_limiters.MinSize(1))
+    with reverie.Server([table], in_process=True) as server:
+        client = reverie.Client(server)
+        client.add("t", {"shape": Size([84, 96])})
+        shape = client.sample_batch("t", 1).data["shape"]
+        assert type(shape) is tuple
+        assert [size.tolist() for size in shape] == [[84], [96]]
 
 
 def test_paths_are_tuples_of_keys_indices_and_field_names():
