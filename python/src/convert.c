@@ -52,8 +52,9 @@ static int copy_string(scratch *s, PyObject *object, rv_bytes *out)
     if (PyBytes_AsStringAndSize(object, &bytes, &size) < 0) return -1;
     data = bytes;
   } else {
-    PyErr_Format(PyExc_TypeError, "an object of type %S cannot be stored; of objects only str and bytes can",
-                 (PyObject *)Py_TYPE(object));
+    const bool has_fields = PyObject_HasAttrString((PyObject *)Py_TYPE(object), "__dataclass_fields__");
+    PyErr_Format(PyExc_TypeError, "an object of type %S cannot be stored; of objects only str and bytes can%s",
+                 (PyObject *)Py_TYPE(object), has_fields ? "; give a dict of the dataclass's fields, as vars() makes it" : "");
     return -1;
   }
   /* Copied: somebody else may change the array while the GIL is released. */

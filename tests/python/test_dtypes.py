@@ -1,5 +1,6 @@
 """What goes in comes out, dtype by dtype, in process and over the wire."""
 
+import dataclasses
 import enum
 import warnings
 
@@ -213,6 +214,20 @@ def test_what_cannot_be_stored_is_a_type_error_that_names_it(connect, value, nam
             writer.append({"x": value})
         assert writer.episode_steps == 0
     assert client.server_info()["t"].current_size == 0
+
+
+def test_a_dataclass_is_refused_with_what_to_give_instead(connect):
+    @dataclasses.dataclass
+    class Step:
+        x: float
+
+    client = connect()
+    with pytest.raises(
+        TypeError, match=r"Step.* cannot be stored; .*; give a dict of the dataclass's fields, as vars\(\) makes it$"
+    ):
+        client.add("t", Step(1.0))
+    client.add("t", vars(Step(1.0)))
+    assert client.sample_batch("t", 1).data["x"].tolist() == [1.0]
 
 
 def test_the_error_says_which_leaf_it_was(connect):
