@@ -159,10 +159,12 @@ static rv_code make_context(const rv_tls *tls, SSL_CTX **out, rv_error *err)
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_default_passwd_cb(context, no_password);
   SSL_CTX_set_session_id_context(context, http2, sizeof http2 - 1);
-  if (tls->server)
+  if (tls->server) {
     SSL_CTX_set_alpn_select_cb(context, select_http2, NULL);
-  else
+    SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY); /* or one read lasts for as long as a client only changes its keys */
+  } else {
     SSL_CTX_set_alpn_protos(context, http2, sizeof http2 - 1);
+  }
   rv_code code = use_certificate(tls, context, err);
   if (code == RV_OK) code = use_authorities(tls, context, err);
   if (code == RV_OK) code = use_revocations(tls, context, err);

@@ -16,6 +16,7 @@
 #endif
 
 enum { RECORD = 16384, PEER_NAME = 256 };
+enum { SMALL_RECORDS = 64, FEW_BYTES = 1024 /* of a record, which takes as long as so many */ };
 
 typedef struct tls_state {
   rv_tls *tls; /* one reference */
@@ -228,12 +229,13 @@ static ssize_t agree(rv_transport *transport, bool reads)
 
 /* ---- the transport ---- */
 
+/* Of a peer that puts little into each record one read takes few of them: the socket tells of the rest when others have had their turn. */
 static ssize_t tls_read(rv_transport *transport, const struct iovec *vec, int count)
 {
   tls_state *state = transport->state;
   ERR_clear_error();
   transport->read_awaits_writable = false;
-  ssize_t failed = agree(transport, true), total = 0;
+  ssize_t failed = agree(transport, true), total = 0, records = 0;
   if (failed != 0) return failed;
   if (state->has_outcome) return state->outcome;
   for (int i = 0; i < count; i++)
@@ -249,6 +251,7 @@ static ssize_t tls_read(rv_transport *transport, const struct iovec *vec, int co
       }
       at += n;
       total += (ssize_t)n;
+      if (++records > SMALL_RECORDS + total / FEW_BYTES && SSL_pending(state->ssl) == 0) return total;
     }
   return total;
 }
