@@ -569,7 +569,9 @@ static void read_on(rv_task *task)
   rv_session *session = RV_CONTAINER(task, rv_session, read_task);
   session->reads_on = false;
   if (session->state != RV_SESSION_GONE && (session->poll_events & UV_READABLE) != 0)
-    rv_session_receive(session); /* else `look` goes on */
+    rv_session_receive(session);
+  else
+    session->stalled = true; /* it goes on when less waits to be sent: the socket need not know of what is there */
   rv_session_unref(session);
 }
 
