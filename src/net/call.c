@@ -259,20 +259,23 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size)
     if (later) rv_call_due(call, RV_DUE_DELIVER);
   }
   count_half(call);
-  rv_call_top_up(call);
+  if (rv_half_message_must_end(call))
+    rv_call_end_half_message(call, "this one has to make room");
+  else
+    rv_call_top_up(call);
 }
 
-void rv_call_end_half_message(rv_call *call)
+void rv_call_end_half_message(rv_call *call, const char *why)
 {
-  const rv_half_messages *half = call->session->half;
+  rv_session *session = call->session;
   if (wants_messages(call))
-    refuse(
-        call, RV_UNAVAILABLE,
-        "the server's connections have %zu bytes of messages that have come in part, more than an eighth of its memory, and of "
-        "this one hardly anything comes; send it again",
-        atomic_load(&half->bytes));
+    refuse(call, RV_UNAVAILABLE,
+           "the server's connections have %zu bytes of messages that have come in part, too many for its memory, and %s; send it "
+           "again",
+           atomic_load(&session->half->bytes), why);
   else
-    drop_half(call); /* nobody waits for it */
+    drop_half(call);                 /* nobody waits for it */
+  rv_session_count_waiting(session); /* now, or others end for the same bytes */
 }
 
 void rv_call_peer_done(rv_call *call)

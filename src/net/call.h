@@ -53,7 +53,7 @@ struct rv_call {
   rv_message_reader reader;
   rv_held held;
   size_t half_bytes; /* of an incomplete message, as its session counts it */
-  size_t half_seen;  /* of them, those that were there when it was last weighed (pulse.c) */
+  size_t half_seen;  /* of them, those that were there when it was last weighed (half_messages.c) */
   size_t held_bytes; /* received, not delivered */
   size_t most_bytes; /* of a message, where it is less than the session's; 0: it is not */
   size_t header_bytes;
@@ -86,8 +86,8 @@ void rv_call_received(rv_call *call, const uint8_t *data, size_t size); /* DATA 
 void rv_call_peer_done(rv_call *call);                                  /* END_STREAM */
 /* Gives the peer stream credit as far as it may have it. */
 void rv_call_top_up(rv_call *call);
-/* Server: its half message ends it, with RV_UNAVAILABLE: the call, or the message, may come again. */
-void rv_call_end_half_message(rv_call *call);
+/* Server: its half message ends it, with RV_UNAVAILABLE: the call, or the message, may come again. `why` is what it says of this one. */
+void rv_call_end_half_message(rv_call *call, const char *why);
 void rv_call_start_deadline(rv_call *call);
 /* Defers an event. */
 void rv_call_due(rv_call *call, unsigned due);

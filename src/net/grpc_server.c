@@ -10,7 +10,6 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log_budget.h"
-#include "base/machine_memory.h"
 #include "base/map.h"
 #include "net/listener.h"
 #include "net/session.h"
@@ -556,22 +555,13 @@ static bool has_local_listeners(const rv_grpc_server *server)
 }
 
 /* Without it all is copied, as to other machines. */
-static void make_arena(rv_grpc_server *server, size_t memory_limit)
+static void make_arena(rv_grpc_server *server, const rv_grpc_server_config *config)
 {
   rv_error error;
   if (rv_arena_new(0, &server->rings.arena, &error) != RV_OK)
     rv_log(&server->env, RV_LOG_INFO, "large messages are copied to clients of this machine instead of lent: %s", error.message);
+  size_t memory_limit = config->memory_limit != NULL ? config->memory_limit(config->context) : 0;
   rv_landing_host_use(&server->rings.landing, server->rings.arena, memory_limit);
-}
-
-/* Known before the first loop runs. So little is never too much: the least stores take messages of some size, too. */
-static void bound_half_messages(rv_grpc_server *server, size_t memory_limit)
-{
-  enum { SHARE = 8 };
-  static const size_t least = (size_t)16 << 20;
-  size_t memory = rv_machine_memory_allowed();
-  if (memory_limit > 0 && memory_limit < memory) memory = memory_limit;
-  server->half.most = memory / SHARE > least ? memory / SHARE : least;
 }
 
 static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *err)
@@ -622,10 +612,10 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   rv_landing_host_init(&server->rings.landing);
   server->rings.maps = rv_arena_maps_new(0); /* none of them is written to */
   rv_socket_raise_limit();
-  bound_half_messages(server, config->memory_limit);
+  rv_half_messages_init(&server->half, server->max_message_bytes, config->memory_limit, config->context);
   rv_code code = server->rings.maps != NULL ? RV_OK : rv_fail_memory(err, sizeof(void *));
   if (code == RV_OK) code = open_listeners(server, config, err);
-  if (code == RV_OK && config->lends_memory && has_local_listeners(server)) make_arena(server, config->memory_limit);
+  if (code == RV_OK && config->lends_memory && has_local_listeners(server)) make_arena(server, config);
   if (code == RV_OK) code = make_loops(server, config->io_threads, err);
   if (code == RV_OK) code = make_watches(server, err);
   if (code == RV_OK) {

@@ -184,9 +184,9 @@ typedef struct rv_grpc_server_config {
   size_t max_connections_per_address; /* 0: nine tenths of max_connections. Not of unix sockets */
   bool shares_memory; /* with clients of its machine who come by a TCP address without TLS (shortcut.h); by unix sockets always */
   bool lends_memory;  /* large messages lie where clients of its user and machine may read them, all of them (ring.h) */
-  /* Of what callers bring (0: none): of a part of it rows may be in blocks (landing.h), uncounted as yet; of another there may be messages that have
-   * come in part (pulse.c). */
-  size_t memory_limit;
+  /* Of what callers bring, just now (0, or NULL: none), on any thread: of a part of what it is at first rows may be in blocks (landing.h),
+   * uncounted as yet; of another there may be messages that have come in part (half_messages.c). */
+  size_t (*memory_limit)(void *context);
   int64_t peer_timeout_ms; /* a connection whose other end gives no sign of life for so long is lost; 0: 10 s; negative: never */
   rv_tls *tls;             /* on all addresses but unix sockets; NULL: none. A reference is taken */
   /* A new call: choose its events and user pointer by path ("/package.Service/Method"). false: UNIMPLEMENTED. Calls whose

@@ -2,15 +2,11 @@
  * last one is asked, and one that gave none since it was asked is given up. From its last sign to that are at most three looks.
  *
  * Asked are Reverie's own ends, with a PING; of others TCP knows whether their system answers. A sign of life is also that
- * the socket empties: over a slow line a PING may have to wait behind megabytes.
- *
- * At a look the calls' half messages are weighed, too. While a server's connections together have too much of them, those end of which
- * nothing has come since the last look, and then those of which hardly anything has. */
+ * the socket empties: over a slow line a PING may have to wait behind megabytes. */
 #include "base/env.h"
-#include "net/call.h"
+#include "net/session.h"
 
-enum { LOOKS = 3, HARDLY = 256 /* parts of what is there */ };
-#define WEIGH_NS INT64_C(1000000000) /* in less it says little how much has come */
+enum { LOOKS = 3 };
 
 static bool has_been_heard(rv_session *session)
 {
@@ -39,47 +35,6 @@ static void give_up(rv_session *session)
                   session->greeting.answers_pings ? "not even the answer to a PING" : "not even an acknowledgement");
 }
 
-static bool has_too_much(rv_session *session)
-{
-  rv_session_count_waiting(session);
-  return atomic_load(&session->half->bytes) > session->half->most;
-}
-
-static bool is_slow(const rv_call *call, size_t parts)
-{
-  size_t have = call->half_bytes;
-  return have > 0 && have >= call->half_seen && have - call->half_seen <= have / parts;
-}
-
-/* Each call is looked at once, at the list's front; one that ends is not in it any more, whichever ends it. */
-static void end_slow_ones(rv_session *session, size_t parts)
-{
-  size_t calls = 0;
-  RV_LIST_EACH(node, &session->calls) calls++;
-  for (; calls > 0 && !rv_list_empty(&session->calls) && has_too_much(session); calls--) {
-    rv_call *call = RV_CONTAINER(rv_list_pop_front(&session->calls), rv_call, link);
-    rv_list_push_back(&session->calls, &call->link);
-    if (is_slow(call, parts)) rv_call_end_half_message(call);
-  }
-}
-
-static void weigh_half_messages(rv_session *session)
-{
-  int64_t now = rv_monotonic_ns(&session->loop->env);
-  if (session->half == NULL || now - session->weighed_ns < WEIGH_NS) return;
-  session->weighed_ns = now;
-  if (session->half_bytes > 0 && has_too_much(session)) {
-    rv_session_receive(session); /* as where it is given up */
-    end_slow_ones(session, SIZE_MAX);
-    end_slow_ones(session, HARDLY);
-  }
-  RV_LIST_EACH(node, &session->calls)
-  {
-    rv_call *call = RV_CONTAINER(node, rv_call, link);
-    call->half_seen = call->half_bytes;
-  }
-}
-
 static void on_pulse(rv_timer *timer)
 {
   rv_session *session = RV_CONTAINER(timer, rv_session, pulse);
@@ -96,7 +51,7 @@ static void on_pulse(rv_timer *timer)
     ask(session);
   else if (session->greeting.answers_pings || rv_socket_is_unheard(session->transport.fd, look_ns))
     give_up(session);
-  if (!session->lost) weigh_half_messages(session);
+  if (!session->lost) rv_half_messages_weigh(session);
   if (!session->lost) rv_pulse_start(session);
 }
 

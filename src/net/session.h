@@ -61,10 +61,12 @@ typedef struct rv_session_owner {
   void (*on_gone)(void *owner, rv_session *session, bool ready, const char *message);
 } rv_session_owner;
 
-/* Messages that have come in part, of all connections of a server. */
+/* Messages that have come in part, of all connections of a server (half_messages.c). */
 typedef struct rv_half_messages {
   atomic_size_t bytes;
-  size_t most; /* beyond it those end of which hardly anything comes (pulse.c) */
+  size_t memory, largest;                /* that there is; and a message may be */
+  size_t (*memory_limit)(void *context); /* as rv_grpc_server_config's */
+  void *context;
 } rv_half_messages;
 
 typedef struct rv_session_config {
@@ -198,6 +200,14 @@ bool rv_session_give_back(rv_session *session);
 
 void rv_pulse_init(rv_session *session);
 void rv_pulse_start(rv_session *session);
+
+/* ---- half_messages.c ---- */
+
+void rv_half_messages_init(rv_half_messages *half, size_t largest, size_t (*memory_limit)(void *context), void *context);
+/* A look at the half messages of a server's connection: while there are too many bytes of them, the slow ones end. */
+void rv_half_messages_weigh(rv_session *session);
+/* Something of it has just come, and there is no room for it. */
+bool rv_half_message_must_end(const rv_call *call);
 
 /* ---- http.c ---- */
 

@@ -59,8 +59,9 @@ static void on_minute(void *context)
 }
 
 /* 0: there is none. */
-static size_t memory_limit(const rv_server *server)
+static size_t memory_limit(void *context)
 {
+  const rv_server *server = context;
   size_t limit = rv_memory_limit(rv_store_memory(server->store));
   return limit == SIZE_MAX ? 0 : limit;
 }
@@ -78,7 +79,7 @@ static rv_code start(rv_server *server, const rv_server_config *config, rv_error
       .max_streams_per_connection = or_default(config->max_streams_per_connection, default_streams),
       .shares_memory = !config->no_shared_memory,
       .lends_memory = !config->no_shared_memory && server->access == NULL, /* whoever can read one table can then read all */
-      .memory_limit = memory_limit(server),
+      .memory_limit = memory_limit,
       .peer_timeout_ms = config->peer_timeout_ms,
       .tls = server->tls,
       .on_call = rv_service_on_call,
