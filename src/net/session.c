@@ -152,6 +152,9 @@ static void close_with_loop(rv_link *link)
 static void on_timer(rv_timer *timer)
 {
   rv_session *session = RV_CONTAINER(timer, rv_session, timer);
+  const bool waits = !session->ready && !session->shutting_down && session->state == RV_SESSION_OPEN;
+  if (waits) rv_session_receive(session); /* this thread may itself have stood still */
+  if (session->lost || (waits && session->ready)) return;
   rv_socket_reset_when_closed(session->transport.fd);
   if (session->ready || session->server)
     rv_session_lose(session, session->ready ? "the peer does not read" : "the peer did not begin to speak HTTP/2 within %g s",
