@@ -16,6 +16,7 @@
 #define PACKS "reverie-packs"
 #define MAX_MESSAGE "reverie-max-message"
 #define REFUSED_CHUNK "reverie-refused-chunk"
+#define REFUSED_AFTER "reverie-refused-after"
 
 /* So far a confirmation's item is looked for from the oldest on. */
 enum { LOOK_AHEAD = 8 };
@@ -241,10 +242,12 @@ static void note_size(rv_insert_stream *stream, rv_call *call, rv_code code)
   if (bound > 0) stream->max_message = bound;
 }
 
-static rv_stream_item *first_with_chunk(const rv_link *list, uint64_t key)
+/* Behind the item of that number. */
+static rv_stream_item *first_with_chunk(const rv_link *list, uint64_t key, uint64_t after)
 {
   for (const rv_link *link = list->next; link != list; link = link->next) {
     rv_stream_item *item = RV_CONTAINER(link, rv_stream_item, link);
+    if (item->sequence != 0 && item->sequence <= after) continue;
     for (uint32_t i = 0; i < item->num_chunks; i++)
       if (item->chunks[i]->key == key) return item;
   }
@@ -254,10 +257,11 @@ static rv_stream_item *first_with_chunk(const rv_link *list, uint64_t key)
 /* The item that brought the chunk for which the server had no room, by which it ended the call. NULL: it ended otherwise. */
 static rv_stream_item *find_refused(rv_insert_stream *stream, rv_call *call)
 {
-  uint64_t key;
+  uint64_t key, after = 0; /* not said: of those that have the chunk, the first */
   if (!get_number(call, REFUSED_CHUNK, 20, &key)) return NULL;
-  rv_stream_item *item = first_with_chunk(&stream->sent, key);
-  return item != NULL ? item : first_with_chunk(&stream->queue, key);
+  get_number(call, REFUSED_AFTER, 20, &after);
+  rv_stream_item *item = first_with_chunk(&stream->sent, key, after);
+  return item != NULL ? item : first_with_chunk(&stream->queue, key, after);
 }
 
 /* What the server kept for other items may have left this one no room: it is tried once more, and nothing is kept beside it then. The server has

@@ -291,6 +291,7 @@ static rv_code insert_item(rv_insert_call *call, const rv_wire_item *item, const
 {
   rv_code code;
   const char *message;
+  call->last_sequence = item->sequence;
   if (call->session != NULL && item->sequence != 0 && rv_writer_session_find(call->session, item->sequence, &code, &message)) {
     rv_insert_answer_again(call, item->key, code, message);
     return RV_OK;

@@ -272,6 +272,8 @@ static rv_code name_chunk(rv_insert_call *call, uint64_t key, rv_code code)
   char text[24];
   snprintf(text, sizeof text, "%" PRIu64, key);
   rv_call_set_header(call->stream.call, "reverie-refused-chunk", text);
+  snprintf(text, sizeof text, "%" PRIu64, call->last_sequence); /* items before may have that chunk, too */
+  rv_call_set_header(call->stream.call, "reverie-refused-after", text);
   return code;
 }
 

@@ -65,6 +65,7 @@ struct rv_insert_call {
   rv_insert_pack pack; /* comes in before the message's items */
   rv_placed_rows placed_rows;
   size_t next_item, bytes_per_item;
+  uint64_t last_sequence; /* of the item that was worked off last */
   rv_item_room item_room;
   rv_layout *last_layout; /* of the item before; one reference, or NULL */
   bool turn_posted;

@@ -197,6 +197,38 @@ static void an_item_that_a_stream_may_keep_alone_is_in_whatever_is_kept_for_othe
   }
 }
 
+/* The item before it, which waits for its limiter, has some of the chunks that are too many for the second; those the second brings last. */
+static void an_item_that_has_chunks_of_one_that_a_stream_may_not_keep_is_not_taken_for_it(void **state)
+{
+  (void)state;
+  enum { ROWS = 30 };
+  const rv_rate_limiter_config open = rv_rate_limiter_min_size(1);
+  rv_table_config tables[2] = {place_queue("queue", 1), rig_table("t")};
+  rv_random random;
+  rv_random_init(&random, 1);
+  tables[0].max_size = 100;
+  rig_start_with(&rig, tables, 2, (rv_server_config){.max_stream_chunk_bytes = 512 << 10});
+  connect_client(false);
+  rv_writer *writer = place_writer(&place, (rv_writer_config){.num_keep_alive_refs = 2 * ROWS});
+  append_row(writer, &random);
+  create_item(writer, "queue", 1);
+  for (int i = 1; i < ROWS; i++) append_row(writer, &random);
+  create_item(writer, "queue", ROWS);
+  rig_wait_for_waiting(&rig, "queue", 1, 0);
+  for (int i = 0; i < ROWS; i++) append_row(writer, &random);
+  const rv_run newest_first[] = {{.count = ROWS, .first = ROWS, .stride = 1}, {.count = ROWS, .stride = 1}};
+  const rv_item_column of = {.runs = newest_first, .num_runs = 2};
+  OK(rv_writer_create_item(writer, "t", 1, &of, 1, NULL, error));
+  assert_int_equal(count_failed(writer), 1);
+  OK(rv_client_set_rate_limiter(place.client, "queue", &open, NULL, error));
+  OK(rv_writer_settle(writer, NULL, error));
+  assert_int_equal(rv_writer_discard_failed(writer), 1);
+  assert_int_equal(place_size(&place, "queue"), 2);
+  assert_int_equal(place_size(&place, "t"), 0);
+  rv_writer_free(writer);
+  close_all();
+}
+
 /* They are refused one after the other, each on two calls: that does not take the longer the more there are. */
 static void many_items_that_a_stream_may_not_keep_are_told_within_one_settling(void **state)
 {
@@ -230,6 +262,7 @@ int main(void)
       cmocka_unit_test(a_row_that_is_too_large_costs_no_other),
       cmocka_unit_test(an_item_whose_chunks_a_stream_may_not_keep_costs_no_other),
       cmocka_unit_test(an_item_that_a_stream_may_keep_alone_is_in_whatever_is_kept_for_others),
+      cmocka_unit_test(an_item_that_has_chunks_of_one_that_a_stream_may_not_keep_is_not_taken_for_it),
       cmocka_unit_test(many_items_that_a_stream_may_not_keep_are_told_within_one_settling),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
