@@ -81,6 +81,7 @@ static void finish_key(rv_insert_stream *stream, uint64_t key, rv_code code, con
 {
   rv_stream_item *item = find_sent(stream, key);
   if (item == NULL) return;
+  stream->answers = true;
   forget_slot(stream, item);
   stream->sent_count--;
   rv_insert_stream_finish(item, code, message);
@@ -227,6 +228,7 @@ static bool has_doubts(const rv_insert_stream *stream)
 static bool is_transient(const rv_insert_stream *stream, const rv_call *call, rv_code code, const char *message)
 {
   if (stream->resized) return true;
+  if (is_exhausted(call, code) && stream->answers) return true; /* fewer are left */
   if (is_exhausted(call, code)) return has_doubts(stream) && rv_monotonic_ns(stream->env) - stream->exhausted_ns < EXHAUSTED_NS;
   if (code == RV_RESOURCE_EXHAUSTED) return true; /* memory was out here, or for the call's beginning */
   return code == RV_OK || code == RV_UNAVAILABLE || code == RV_CANCELLED || code == RV_ABORTED ||
@@ -339,7 +341,7 @@ static void open_call(rv_insert_stream *stream)
                            .wait_for_ready = true};
   stream->connection++;
   stream->packs = stream->packs_columns = false; /* until this server has said so */
-  stream->bound_heard = false;
+  stream->answers = stream->bound_heard = false;
   stream->largest_message = 0;
   stream->broken = RV_OK;
   stream->call = rv_channel_call(stream->channel, &config, &events, stream);

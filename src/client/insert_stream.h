@@ -16,7 +16,8 @@
  *
  * A refused item completes with its error and the others go on (between Reverie's own ends). A status that ends the whole
  * call and is not OK, UNAVAILABLE, CANCELLED or ABORTED, and names no chunk that there was no room for (`reverie-refused-chunk`: the item
- * that brought it is tried once more, then fails alone), fails every item that was sent and not confirmed; the stream then takes a new
+ * that brought it is tried once more, then fails alone), fails every item that was sent and not confirmed, but for RESOURCE_EXHAUSTED of a call
+ * that has answered some: the others are tried by the next, for which nothing is kept yet. The stream then takes a new
  * writer id, begins to number at 1 again and goes on with what was not sent. But whoever hears RESOURCE_EXHAUSTED takes it that nothing
  * was inserted: while an item that an earlier call left in doubt is not answered, that status is no more than UNAVAILABLE. Where a server says
  * nothing else for 30 s, items in doubt fail with RV_UNKNOWN: they may be in.

@@ -46,6 +46,7 @@ struct rv_insert_stream {
   bool begun, closing;
   rv_call *call;
   uint64_t connection; /* number of the present call; 0: none yet */
+  bool answers;        /* its server has confirmed or refused an item */
   rv_link queue;       /* not sent on this connection, in order */
   rv_link sent;        /* not confirmed, in order */
   size_t queue_count, sent_count;

@@ -78,6 +78,13 @@ static void what_is_in_doubt_is_not_said_to_have_failed_for_want_of_memory(void 
   sent_again_after(RV_UNAVAILABLE, RV_RESOURCE_EXHAUSTED);
 }
 
+/* It had room for some: the others may be in by the next call, for which it keeps nothing yet. */
+static void what_was_not_confirmed_is_sent_again_when_a_server_has_no_more_room(void **state)
+{
+  (void)state;
+  sent_again_after(RV_RESOURCE_EXHAUSTED, RV_OK);
+}
+
 static void what_no_call_before_has_sent_fails_for_want_of_memory(void **state)
 {
   (void)state;
@@ -260,6 +267,7 @@ int main(void)
       cmocka_unit_test(what_was_not_confirmed_is_sent_again_in_order_under_the_same_numbers),
       cmocka_unit_test(a_stream_that_an_older_one_was_preferred_to_goes_on),
       cmocka_unit_test(what_is_in_doubt_is_not_said_to_have_failed_for_want_of_memory),
+      cmocka_unit_test(what_was_not_confirmed_is_sent_again_when_a_server_has_no_more_room),
       cmocka_unit_test(what_no_call_before_has_sent_fails_for_want_of_memory),
       cmocka_unit_test(what_is_in_doubt_is_told_so_when_a_server_has_no_room_for_half_a_minute),
       cmocka_unit_test(a_plain_server_is_not_waited_for),
