@@ -12,6 +12,8 @@
 #include "net/shortcut.h"
 #include "net/socket.h"
 
+enum { ASKED_EVERY_MS = 1 /* who takes no descriptors yet */ };
+
 struct rv_connector {
   rv_loop *loop;
   rv_address address;
@@ -24,7 +26,9 @@ struct rv_connector {
   bool wants_rings;
   rv_rings rings;     /* given */
   bool asks, refused; /* for them: of this connection; and another one asked the same address in vain */
+  uint64_t asks_until_ns;
   uv_poll_t *poll;
+  uv_timer_t *pause; /* before it asks again; the system's time, as the server's coming is no matter of the environment's */
   rv_timer timer;
   rv_task task; /* tries the next address */
   char message[400];
@@ -38,6 +42,8 @@ static void free_handle(uv_handle_t *handle)
 static void stop_waiting(rv_connector *connector)
 {
   rv_timer_stop(&connector->timer);
+  if (connector->pause != NULL) uv_close((uv_handle_t *)connector->pause, free_handle);
+  connector->pause = NULL;
   if (connector->poll == NULL) return;
   uv_poll_stop(connector->poll);
   uv_close((uv_handle_t *)connector->poll, free_handle);
@@ -145,11 +151,33 @@ static void on_answer(uv_poll_t *poll, int status, int events)
 
 static int wait_for(rv_connector *connector, int events, uv_poll_cb then, int64_t ns);
 
+static void on_pause_over(uv_timer_t *pause);
+
+static bool ask_again_soon(rv_connector *connector)
+{
+  uv_timer_t *pause = uv_hrtime() < connector->asks_until_ns ? malloc(sizeof *pause) : NULL;
+  if (pause == NULL) return false;
+  uv_timer_init(&connector->loop->uv, pause);
+  pause->data = connector;
+  connector->pause = pause;
+  uv_timer_start(pause, on_pause_over, ASKED_EVERY_MS, 0);
+  return true;
+}
+
 static void ask_for_rings(rv_connector *connector)
 {
   int error = rv_rings_ask(connector->fd, own_arena(connector));
+  if (error == EPERM && ask_again_soon(connector)) return;
   if (error == 0) error = wait_for(connector, UV_READABLE, on_answer, RV_RINGS_ANSWER_NS);
   if (error != 0) connect_without(connector);
+}
+
+static void on_pause_over(uv_timer_t *pause)
+{
+  rv_connector *connector = pause->data;
+  rv_loop_enter(connector->loop);
+  stop_waiting(connector);
+  ask_for_rings(connector);
 }
 
 /* ---- connecting ---- */
@@ -157,6 +185,7 @@ static void ask_for_rings(rv_connector *connector)
 static void connected(rv_connector *connector)
 {
   stop_waiting(connector);
+  connector->asks_until_ns = uv_hrtime() + RV_RINGS_ANSWER_NS;
   if (connector->asks)
     ask_for_rings(connector);
   else

@@ -56,7 +56,10 @@ static int listen_on(rv_listener *listener, const rv_sockaddr *name)
   int fd = rv_socket_open(name->storage.ss_family);
   if (fd < 0) return -fd;
   int on = 1, off = 0;
-  if (name->storage.ss_family != AF_UNIX) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (name->storage.ss_family == AF_UNIX)
+    rv_socket_let_send_descriptors(fd, false);
+  else
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (name->storage.ss_family == AF_INET6) {
     struct sockaddr_in6 v6;
     memcpy(&v6, &name->storage, sizeof v6);
@@ -213,6 +216,7 @@ static int open_shortcut(rv_listener *listener, const rv_sockaddr *bound)
   if (listener->num_shortcuts == RV_LISTENER_SOCKETS || !rv_shortcut_name(bound, 0, &name)) return 0;
   int fd = rv_socket_open(AF_UNIX);
   if (fd < 0) return -fd;
+  rv_socket_let_send_descriptors(fd, false);
   bool met = false;
   int error = bind_beside(fd, bound, &met);
   if (error == 0 && listen(fd, BACKLOG) != 0) error = errno;

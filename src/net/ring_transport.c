@@ -369,5 +369,6 @@ void rv_transport_init_undecided(rv_transport *transport, int owned_fd, rv_ring_
                                        .peer_name = rv_transport_no_name,
                                        .shut_down = rv_transport_shut_socket,
                                        .close = rv_transport_close_socket};
+  if (is_one_of_us(owned_fd)) rv_socket_let_send_descriptors(owned_fd, true); /* others have none to send */
   *transport = (rv_transport){.ops = &ops, .fd = owned_fd, .state = host, .round = round};
 }

@@ -23,7 +23,8 @@ typedef struct rv_ring_host {
 
 typedef enum rv_rings_answer { RV_RINGS_GIVEN, RV_RINGS_DECLINED, RV_RINGS_UNKNOWN } rv_rings_answer;
 
-/* A client's, on a socket that is just connected: 0, or an errno. `arena`: what it will lend, if the server is its own user's; NULL: nothing. */
+/* A client's, on a socket that is just connected: 0, or an errno. EPERM: the server takes no descriptors yet, for it has not seen who comes; it is to be
+ * asked again soon. `arena`: what it will lend, if the server is its own user's; NULL: nothing. */
 int rv_rings_ask(int fd, rv_arena *arena);
 /* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them, and lends what was told by the question. What
  * the server lends, and the blocks that it gives, are mapped by `maps` (NULL: it is to do neither). */

@@ -307,6 +307,125 @@ static void who_comes_is_called_what_the_system_says(void **state)
   close(listener);
 }
 
+/* ---- descriptors ---- */
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+static bool system_can_refuse_descriptors(void)
+{
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0), off = 0;
+  bool can = setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof off) == 0;
+  close(fd);
+  return can;
+}
+
+/* What it has sent nobody ever takes, and whoever closes it waits an hour for that. */
+static int make_lingering(void)
+{
+  const struct linger linger = {.l_onoff = 1, .l_linger = 3600};
+  static const char bytes[1 << 16];
+  rv_sockaddr at = socket_address("127.0.0.1", 0);
+  int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+  bool fine = bind(listener, (const struct sockaddr *)&at.storage, at.length) == 0 && listen(listener, 1) == 0 &&
+              getsockname(listener, (struct sockaddr *)&at.storage, &at.length) == 0 &&
+              connect(fd, (const struct sockaddr *)&at.storage, at.length) == 0 &&
+              setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger) == 0;
+  while (fine && send(fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) continue;
+  return fine ? fd : -1;
+}
+
+/* False: it could not. */
+static bool send_descriptor(int to, int what)
+{
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof what)] = {0};
+  struct iovec vec = {.iov_base = (void *)(uintptr_t)preface, .iov_len = PREFACE};
+  struct msghdr message = {.msg_iov = &vec, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+  *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof what)};
+  memcpy(CMSG_DATA(head), &what, sizeof what);
+  return sendmsg(to, &message, MSG_NOSIGNAL) > 0;
+}
+
+/* In a child, until `over` is closed: before the server has let it in, and when it has been heard there. */
+static _Noreturn void send_as_another(const rv_sockaddr *name, int ready, const int over[2])
+{
+  char byte;
+  close(over[1]);
+  if (setuid(12345) != 0) _exit(0); /* a root that may not become another */
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0), lingering = make_lingering();
+  if (lingering < 0 || connect(fd, (const struct sockaddr *)&name->storage, name->length) != 0) _exit(1);
+  bool sent = send_descriptor(fd, lingering);
+  if (sent) close(lingering); /* the server has the last one */
+  (void)!write(ready, &sent, 1);
+  if (!sent) {
+    sent = !send_raw(fd, preface, PREFACE) || recv(fd, &byte, 1, 0) != 1 || send_descriptor(fd, over[0]);
+    (void)!write(ready, &sent, 1);
+  }
+  (void)!read(over[0], &byte, 1);
+  _exit(0);
+}
+
+typedef struct child_says {
+  int ready;
+  bool sent;
+} child_says;
+
+static void hear_child(void *argument)
+{
+  child_says *said = argument;
+  if (read(said->ready, &said->sent, 1) != 1) said->sent = false;
+}
+
+static rv_code call_within_a_minute(const echo_server *server)
+{
+  echo_client client;
+  test_call call;
+  rv_env env;
+  rv_env_fill(&env, NULL);
+  connect_to(&client, server, "127.0.0.1", true);
+  call_init(&call, &client, "/echo/unary");
+  call.config.deadline_ns = rv_monotonic_ns(&env) + INT64_C(60000000000); /* instead of a test that hangs */
+  call_start(&call);
+  call_send(&call, "hello", 5);
+  call_half_close(&call);
+  call_wait(&call);
+  rv_code code = call.code;
+  call_fini(&call);
+  client_close(&client);
+  return code;
+}
+
+/* Such as one that the server would have to close, and wait for. */
+static void no_descriptors_are_taken_from_another_user(void **state)
+{
+  (void)state;
+  if (geteuid() != 0 || !system_can_refuse_descriptors()) return;
+  echo_server server;
+  start(&server, "127.0.0.1:0", true);
+  int ready[2], over[2], status;
+  assert_int_equal(pipe(ready), 0);
+  assert_int_equal(pipe(over), 0);
+  rv_sockaddr to = socket_address("127.0.0.1", rv_grpc_server_port(server.grpc, 0)), name;
+  assert_true(rv_shortcut_name(&to, 0, &name));
+  pid_t child = fork();
+  if (child == 0) send_as_another(&name, ready[1], over);
+  close(over[0]);
+  close(ready[1]);
+  child_says first = {.ready = ready[0]}, second = {.ready = ready[0]};
+  rv_loop_call(rv_grpc_server_loop(server.grpc, 0), hear_child, &first); /* which lets nobody in meanwhile */
+  if (!first.sent) hear_child(&second);
+  rv_code code = call_within_a_minute(&server);
+  close(over[1]);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  close(ready[0]);
+  echo_stop(&server);
+  assert_int_equal(code, RV_OK);
+  assert_false(first.sent || second.sent);
+}
+
 /* ---- bounds ---- */
 
 static void who_comes_the_short_way_counts_as_of_this_machine(void **state)
@@ -387,6 +506,7 @@ int main(void)
       cmocka_unit_test(a_server_whose_names_are_taken_says_so_and_listens),
       cmocka_unit_test(another_user_is_not_trusted),
       cmocka_unit_test(who_comes_is_called_what_the_system_says),
+      cmocka_unit_test(no_descriptors_are_taken_from_another_user),
       cmocka_unit_test(who_comes_the_short_way_counts_as_of_this_machine),
       cmocka_unit_test(who_gets_no_rings_stays_on_the_socket_beside_the_address),
   };

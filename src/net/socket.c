@@ -268,6 +268,19 @@ uint64_t rv_socket_this_machine(void)
   return (uint64_t)1 << 32 | htonl(INADDR_LOOPBACK);
 }
 
+#if !defined SO_PASSRIGHTS && defined __linux__ && !defined __hppa__ && !defined __sparc__
+#define SO_PASSRIGHTS 83 /* newer than many systems' headers */
+#endif
+
+void rv_socket_let_send_descriptors(int fd, bool let)
+{
+#ifdef SO_PASSRIGHTS
+  set_option(fd, SOL_SOCKET, SO_PASSRIGHTS, let);
+#else
+  (void)fd, (void)let;
+#endif
+}
+
 bool rv_socket_is_unix(int fd)
 {
   struct sockaddr_storage name;

@@ -41,6 +41,10 @@ bool rv_socket_acknowledge(int fd);
 uint64_t rv_socket_peer_machine(int fd);
 uint64_t rv_socket_this_machine(void); /* the same of 127.0.0.1 */
 bool rv_socket_is_unix(int fd);
+/* May who writes to this unix socket send descriptors with it? One that nobody takes is closed by whoever reads it, and to close what somebody
+ * else has chosen may last as long as he likes (SO_LINGER, FUSE). Who connects to a socket that listens finds it so from the beginning; he is told
+ * EPERM. Linux before 6.16 takes all. */
+void rv_socket_let_send_descriptors(int fd, bool let);
 /* The peer's name into `out`; of a unix socket's client, at the server, who it is and the name that it came to:
  * "unix:process 4711 of user 1000 to /path". Visible ASCII. */
 void rv_socket_peer(int fd, char out[RV_PEER_MAX]);
