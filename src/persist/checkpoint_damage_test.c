@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "persist/stores_testing.h"
@@ -111,6 +112,29 @@ static void a_missing_file_is_damage(void **state)
   snprintf(path, sizeof path, "%s/" RV_TABLES_FILE, t.newer);
   unlink(path);
   older_is_restored(f, &t, "no tables");
+  free_two(&t);
+}
+
+/* A directory in its place is what read() fails for as it does on a disk that fails. */
+static void a_start_that_cannot_read_the_newest_says_how_to_begin_with_the_one_before(void **state)
+{
+  fixture *f = *state;
+  two t;
+  save_two(f, &t);
+  char path[400], away[420];
+  snprintf(path, sizeof path, "%s/" RV_ITEMS_FILE, t.newer);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(mkdir(path, 0700), 0);
+  rv_store *back = NULL;
+  rv_error err;
+  assert_int_equal(restore(f, t.tables, TABLES, &back, NULL, &err), RV_UNKNOWN);
+  assert_null(back);
+  assert_non_null(strstr(err.message, t.newer));
+  if (strstr(err.message, "to begin with the one before") == NULL) fail_msg("no remedy: %s", err.message);
+  assert_int_equal(rmdir(path), 0);
+  snprintf(away, sizeof away, "%s/../away", t.newer);
+  assert_int_equal(rename(t.newer, away), 0);
+  older_is_restored(f, &t, "moved away");
   free_two(&t);
 }
 
@@ -289,6 +313,7 @@ int main(void)
       TEST(a_damaged_checkpoint_is_passed_over_for_the_one_before),
       TEST(one_without_done_is_passed_over),
       TEST(a_missing_file_is_damage),
+      TEST(a_start_that_cannot_read_the_newest_says_how_to_begin_with_the_one_before),
       TEST(chunks_of_another_checkpoint_are_damage),
       TEST(nothing_is_started_where_every_checkpoint_is_damaged),
       TEST(a_full_disk_keeps_the_checkpoint_before),

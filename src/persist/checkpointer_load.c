@@ -84,7 +84,10 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
     if (!all->found) all->first = fault;
     code = RV_OK;
   } else if (code != RV_OK) {
-    rv_error_prefix(&fault, "%s", dir);
+    /* the machine's fault, which may pass: going back to older data on its own the server would lose what is newer for good */
+    const bool unread = code == RV_UNKNOWN;
+    rv_error_prefix(&fault, "%s%s", dir,
+                    unread ? " cannot be read now (start again; or, to begin with the one before, move it away)" : "");
     rv_error_copy(err, &fault);
   }
   all->found = true;
