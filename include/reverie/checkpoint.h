@@ -94,6 +94,7 @@ RV_API rv_code rv_checkpointer_restore(rv_checkpointer *checkpointer, const rv_s
 /* Writes a checkpoint of Reverb's format, which Reverb's servers read too, into the root of `to` under a name of its own, made of the whole
  * checkpoint in the directory `checkpoint`, of either kind. Nothing is removed there, and no journal goes on from it. Returns its absolute
  * path (the caller's to free(); `path` may be NULL). RV_NOT_FOUND: no whole checkpoint is there; RV_DATA_LOSS: it is damaged;
+ * RV_INVALID_ARGUMENT: it is in that root itself, whose newest the copy would be;
  * RV_FAILED_PRECONDITION: a journal goes on from the newest checkpoint of that root; else as rv_checkpointer_save. `watch` may be NULL. */
 RV_API rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const rv_checkpoint_watch *watch, char **path,
                                     rv_error *err);

@@ -138,6 +138,24 @@ static void a_start_that_cannot_read_the_newest_says_how_to_begin_with_the_one_b
   free_two(&t);
 }
 
+static void an_export_of_an_older_checkpoint_does_not_become_its_own_directorys_newest(void **state)
+{
+  fixture *f = *state;
+  two t;
+  save_two(f, &t);
+  rv_error err;
+  char *loaded = NULL;
+  rv_store *back = NULL;
+  rv_code code = rv_checkpoint_export(t.older, f->checkpointer, NULL, NULL, &err);
+  must(restore(f, t.tables, TABLES, &back, &loaded, &(rv_error){.code = RV_OK}), NULL);
+  assert_string_equal(loaded, t.newer);
+  assert_int_equal(code, RV_INVALID_ARGUMENT);
+  assert_non_null(strstr(err.message, "another directory"));
+  rv_store_unref(back);
+  free(loaded);
+  free_two(&t);
+}
+
 static void chunks_of_another_checkpoint_are_damage(void **state)
 {
   fixture *f = *state;
@@ -314,6 +332,7 @@ int main(void)
       TEST(one_without_done_is_passed_over),
       TEST(a_missing_file_is_damage),
       TEST(a_start_that_cannot_read_the_newest_says_how_to_begin_with_the_one_before),
+      TEST(an_export_of_an_older_checkpoint_does_not_become_its_own_directorys_newest),
       TEST(chunks_of_another_checkpoint_are_damage),
       TEST(nothing_is_started_where_every_checkpoint_is_damaged),
       TEST(a_full_disk_keeps_the_checkpoint_before),

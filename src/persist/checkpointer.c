@@ -371,6 +371,18 @@ rv_code rv_checkpointer_save(rv_checkpointer *checkpointer, rv_store *store, con
 
 /* ---- exporting ---- */
 
+/* Under a name of now it would be the newest there: a start would begin with it, and a save remove what is newer. */
+static rv_code check_elsewhere(const char *checkpoint, const char *root, rv_error *err)
+{
+  char *above = rv_path_join(checkpoint, "..");
+  if (above == NULL) return rv_fail_memory(err, strlen(checkpoint));
+  bool same = rv_is_same_directory(above, root);
+  free(above);
+  if (!same) return RV_OK;
+  return rv_fail(err, RV_INVALID_ARGUMENT, "%s is in %s itself, whose newest the copy would be; export it to another directory",
+                 checkpoint, root);
+}
+
 rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const rv_checkpoint_watch *watch, char **path,
                              rv_error *err)
 {
@@ -381,6 +393,7 @@ rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const 
   rv_code code = rv_journal_lets_save(NULL, to->path, err);
   if (code == RV_OK) code = rv_partial_begin(to->path, &to->env, to->files, &partial, err);
   if (code == RV_OK) code = rv_checkpoint_hold(checkpoint, &to->env, watch, &hold, err);
+  if (code == RV_OK) code = check_elsewhere(checkpoint, to->path, err);
   if (code == RV_OK) code = rv_checkpoint_copy(checkpoint, &partial, to->level, watch, err);
   rv_checkpoint_mark_release(hold);
   if (code == RV_OK) code = finish(&partial, to, NULL, &made, err);
