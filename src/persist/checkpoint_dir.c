@@ -133,10 +133,9 @@ static rv_code retire_in(int dir, const char *path, rv_error *err)
   return code == RV_OK ? remove_named(dir, RV_LINK_FILE, path, err) : code;
 }
 
-static rv_code retire_ours(const char *path, int *mark, rv_error *err)
+static rv_code retire_ours(const char *path, rv_error *err)
 {
   int dir;
-  (void)mark;
   rv_code code = open_ours(path, &dir, err);
   if (code != RV_OK) return code;
   code = retire_in(dir, path, err);
@@ -163,13 +162,12 @@ static rv_code remove_ours(const char *path, int *mark, rv_error *err)
 }
 
 /* One that is locked and no checkpoint any more is somebody else's to remove, who is at it. */
-static void remove_outdated(const char *root, uint32_t keep, rv_code (*remove)(const char *path, int *mark, rv_error *err),
-                            bool tells, const rv_env *env)
+static void remove_outdated(const char *root, uint32_t keep, bool wholly, const rv_env *env)
 {
   rv_checkpoint_list list;
   rv_error err;
   if (rv_checkpoint_list_read(root, &list, &err) != RV_OK) {
-    if (tells) rv_log(env, RV_LOG_WARNING, "older checkpoints stay: %s", err.message);
+    if (wholly) rv_log(env, RV_LOG_WARNING, "older checkpoints stay: %s", err.message);
     return;
   }
   uint32_t kept = 0;
@@ -180,14 +178,14 @@ static void remove_outdated(const char *root, uint32_t keep, rv_code (*remove)(c
     char *path = rv_path_join(root, entry->name);
     bool is_read = false;
     int lock = path == NULL ? -1 : rv_checkpoint_mark_try(path, &is_read);
-    bool failed = !is_read && (path == NULL || remove(path, &lock, &err) != RV_OK);
-    if (is_read && entry->done && tells)
+    bool failed = !is_read && (path == NULL || (wholly ? remove_ours(path, &lock, &err) : retire_ours(path, &err)) != RV_OK);
+    if (is_read && entry->done && wholly)
       rv_log(
           env, RV_LOG_WARNING,
           "an older checkpoint stays until a later save, with what a journal has since then: somebody reads %s, or a child of a "
           "process that did lives on, or it is the last of another server, which should save to a directory of its own",
           path);
-    if (failed && tells)
+    if (failed && wholly)
       rv_log(env, RV_LOG_WARNING, "an older checkpoint stays: %s", path == NULL ? "out of memory" : err.message);
     rv_checkpoint_mark_release(lock);
     free(path);
@@ -197,12 +195,12 @@ static void remove_outdated(const char *root, uint32_t keep, rv_code (*remove)(c
 
 void rv_checkpoints_retire(const char *root, uint32_t keep, const rv_env *env)
 {
-  remove_outdated(root, keep, retire_ours, false, env);
+  remove_outdated(root, keep, false, env);
 }
 
 void rv_checkpoints_retain(const char *root, uint32_t keep, const rv_env *env)
 {
-  remove_outdated(root, keep, remove_ours, true, env);
+  remove_outdated(root, keep, true, env);
 }
 
 /* ---- writing ---- */
