@@ -134,6 +134,8 @@ def export(
     ------
     NotFoundError
         No whole checkpoint is there.
+    InvalidArgumentError
+        `path` is the directory that the checkpoint is in, where the copy would be the newest.
     FailedPreconditionError
         A server's journal goes on from the newest checkpoint in `path`, whose place this one would take.
     DataLossError
