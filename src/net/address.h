@@ -3,6 +3,8 @@
 #ifndef RV_NET_ADDRESS_H
 #define RV_NET_ADDRESS_H
 
+#include <sys/un.h>
+
 #include "reverie/status.h"
 
 enum { RV_ADDRESS_TEXT_MAX = 320 };
@@ -10,9 +12,9 @@ enum { RV_ADDRESS_TEXT_MAX = 320 };
 typedef struct rv_address {
   bool is_unix;
   uint16_t port;
-  char host[256];                 /* without brackets */
-  char path[108];                 /* of a unix socket; '@' in front: Linux's abstract name space */
-  char text[RV_ADDRESS_TEXT_MAX]; /* for people */
+  char host[256];                                      /* without brackets */
+  char path[sizeof((struct sockaddr_un){0}.sun_path)]; /* of a unix socket; '@' in front: Linux's abstract name space */
+  char text[RV_ADDRESS_TEXT_MAX];                      /* for people */
 } rv_address;
 
 /* RV_INVALID_ARGUMENT says what to write instead. Port 0 is accepted here; only a server can use it. */

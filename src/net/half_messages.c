@@ -34,7 +34,8 @@ bool rv_half_message_must_end(const rv_call *call)
   const rv_half_messages *half = session->half;
   if (half == NULL || call->half_bytes == 0) return false;
   size_t bytes = atomic_load_explicit(&half->bytes, memory_order_relaxed) - session->counted_half + session->half_bytes;
-  size_t most = most_of(half) > half->largest ? most_of(half) : half->largest;
+  size_t most = most_of(half);
+  if (most < half->largest) most = half->largest;
   if (bytes / 2 <= most) return false;
   size_t missing = rv_message_reader_missing(&call->reader);
   return bytes / 4 > most || (missing > call->half_bytes && missing >= RV_LOOP_SCRATCH);

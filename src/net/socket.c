@@ -268,7 +268,7 @@ uint64_t rv_socket_this_machine(void)
   return (uint64_t)1 << 32 | htonl(INADDR_LOOPBACK);
 }
 
-#if !defined SO_PASSRIGHTS && defined __linux__ && !defined __hppa__ && !defined __sparc__
+#if !defined SO_PASSRIGHTS && defined RV_LINUX && !defined __hppa__ && !defined __sparc__
 #define SO_PASSRIGHTS 83 /* newer than many systems' headers */
 #endif
 
