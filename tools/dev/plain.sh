@@ -3,7 +3,7 @@
 #   ./dev plain [REGEX]
 # builds the C library, the server and their tests without what only Linux has (futexes, memory that processes share, guests of a loop;
 # src/base/linux.h) and runs all of them, or those whose names match. Then compiles library, server and Python extension for macOS, by the
-# headers that come with Zig, and runs nothing of that. Takes about ten minutes, and 450 MB for Zig in build/plain.
+# headers that come with Zig, and runs nothing of that. Takes five minutes, and 450 MB for Zig in build/plain.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . tools/dev/setup.sh
