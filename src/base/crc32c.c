@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-#if defined(__aarch64__) && defined(__linux__)
+#include "base/linux.h"
+
+#if defined(__aarch64__) && defined(RV_LINUX)
 #include <sys/auxv.h>
 #define RV_HWCAP_CRC32 (1UL << 7)
 #endif
@@ -79,7 +81,7 @@ static int has_instruction(void)
   return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 }
 
-#elif defined(__aarch64__) && defined(__linux__)
+#elif defined(__aarch64__) && defined(RV_LINUX)
 
 __attribute__((target("+crc"))) static uint32_t with_instruction(uint32_t crc, const uint8_t *at, size_t size)
 {

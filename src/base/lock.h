@@ -22,7 +22,7 @@ typedef enum rv_lock_rank {
   RV_RANK_ARENA = 47,   /* memory that other processes may read */
   RV_RANK_LOOP = 50,    /* a loop's inbox */
   RV_RANK_WAIT = 60,    /* a blocking caller's condition */
-  RV_RANK_LOG = 70      /* lines of the server program's log */
+  RV_RANK_LOG = 70      /* lines that a log has not given away yet */
 } rv_lock_rank;
 
 typedef struct rv_mutex {

@@ -49,14 +49,19 @@ static int push_range(void *context, int file, off_t at, off_t size, bool wait)
 #endif
 }
 
-static int sync_file(void *context, int file)
+static int force(int file)
 {
-  (void)context;
 #ifdef F_FULLFSYNC /* where fsync leaves what it has written in the disk's own cache */
   if (fcntl(file, F_FULLFSYNC) == 0) return 0;
 #endif
-#ifdef __APPLE__
   return fsync(file);
+}
+
+static int sync_file(void *context, int file)
+{
+  (void)context;
+#ifdef F_FULLFSYNC
+  return force(file);
 #else
   return fdatasync(file);
 #endif
@@ -67,7 +72,7 @@ static int sync_directory(void *context, const char *path)
   (void)context;
   int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return -1;
-  int result = fsync(dir), number = errno;
+  int result = force(dir), number = errno;
   close(dir);
   if (result != 0 && (number == EINVAL || number == ENOTSUP)) return 0; /* some file systems have nothing to force there */
   errno = number;
