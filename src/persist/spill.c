@@ -76,6 +76,7 @@ static size_t spill_some(rv_spill *spill, rv_table *table)
   rv_cold cold[AT_ONCE];
   size_t n = rv_table_take_cold(table, cold, AT_ONCE, AT_ONCE_BYTES), put = 0;
   int error = 0;
+  n = rv_table_leave_busy(table, spill->store, cold, n);
   for (size_t i = 0; i < n && (error == 0 || rv_spill_is_full(error)); i++) {
     cold[i].place = rv_spill_file_put(spill->file, cold[i].bytes, cold[i].size);
     if (cold[i].place != NULL)

@@ -2,6 +2,7 @@
 #include "reverie/spill.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,16 +29,21 @@ typedef struct world {
   rv_spill *spill;
 } world;
 
-static world world_of_table(const rv_table_config *config, const char *path, size_t max_bytes)
+static world world_of_tables(const rv_table_config *configs, size_t num_tables, const char *path, size_t max_bytes)
 {
   rv_error err;
   world w = {.store = NULL};
-  rv_store_config store = {.size = sizeof store, .tables = config, .num_tables = 1, .memory_limit = LIMIT};
+  rv_store_config store = {.size = sizeof store, .tables = configs, .num_tables = num_tables, .memory_limit = LIMIT};
   must(rv_store_new(&store, &w.store, &err), &err);
   w.table = rv_store_table(w.store, 0);
   rv_spill_config spill = {.size = sizeof spill, .path = path, .max_bytes = max_bytes};
   must(rv_spill_new(&spill, w.store, &w.spill, &err), &err);
   return w;
+}
+
+static world world_of_table(const rv_table_config *config, const char *path, size_t max_bytes)
+{
+  return world_of_tables(config, 1, path, max_bytes);
 }
 
 static world world_of(int64_t max_size, const char *path, size_t max_bytes)
@@ -191,7 +197,7 @@ static void insert(world *w, uint64_t key)
 
 static void check_draw(const rv_draw *draw)
 {
-  static uint8_t rows[PAYLOAD];
+  uint8_t rows[PAYLOAD];
   rv_error err;
   must(rv_draw_copy_column(draw, 0, rows, &err), &err);
   size_t first = draw->key % 3 == 1 ? 1 : 0;
@@ -582,6 +588,81 @@ static void what_is_held_while_others_move_reads_as_before(void **state)
   end_world(&w);
 }
 
+static void insert_shared(world *w, size_t table, uint64_t key, rv_chunk *chunk)
+{
+  offer o;
+  w->table = rv_store_table(w->store, table);
+  if (offer_chunk(w, &o, key, rv_chunk_ref(chunk)) == RV_SUBMIT_PENDING) {
+    wait_for(w, &o, false);
+    rv_trajectory_unref(o.insert.trajectory);
+  }
+  assert_int_equal(o.insert.waiter.code, RV_OK);
+}
+
+typedef struct reader {
+  world w;
+  atomic_bool ends;
+  pthread_t thread;
+} reader;
+
+static void *read_on(void *context)
+{
+  reader *r = context;
+  while (!atomic_load(&r->ends)) sample_and_check(&r->w, 16);
+  return NULL;
+}
+
+static void begin_reading(reader *r, const world *w, size_t table)
+{
+  r->w = (world){.store = w->store, .table = rv_store_table(w->store, table)};
+  atomic_init(&r->ends, false);
+  assert_int_equal(pthread_create(&r->thread, NULL, read_on, r), 0);
+}
+
+static void end_reading(reader *r)
+{
+  atomic_store(&r->ends, true);
+  pthread_join(r->thread, NULL);
+}
+
+static size_t num_spilled(const world *w, size_t table, uint64_t first, uint64_t last)
+{
+  size_t spilled = 0;
+  for (uint64_t key = first; key <= last; key++) {
+    rv_error err;
+    rv_draw draw;
+    if (rv_table_get(rv_store_table(w->store, table), key, &draw, &err) != RV_OK) continue;
+    spilled += rv_chunk_is_spilled(draw.chunk);
+    check_draw(&draw);
+    rv_draw_release(&draw);
+  }
+  return spilled;
+}
+
+/* Of the second table every item is an item of the first and the third, too, in which some have gone and some never came. */
+static void chunks_that_several_tables_hold_go_there_too_while_all_are_read(void **state)
+{
+  (void)state;
+  enum { N = 4 * LIMIT / PAYLOAD, TABLES = 3 };
+  const rv_table_config configs[TABLES] = {rv_table_config_default("half", N / 2), rv_table_config_default("all", N),
+                                           rv_table_config_default("few", N)};
+  world w = world_of_tables(configs, TABLES, "/tmp", 0);
+  reader readers[2];
+  for (uint64_t key = 1; key <= N; key++) {
+    rv_chunk *chunk = key % 3 == 0 ? segment_chunk(key) : wire_chunk(key, key % 3 == 1);
+    for (size_t t = 0; t < TABLES; t++)
+      if (t != 2 || key % 7 == 1) insert_shared(&w, t, key, chunk);
+    rv_chunk_unref(chunk);
+    if (key == 1) begin_reading(&readers[0], &w, 0);
+    if (key == 1) begin_reading(&readers[1], &w, 2);
+  }
+  for (size_t i = 0; i < 2; i++) end_reading(&readers[i]);
+  for (size_t t = 0; t < TABLES; t++) assert_true(num_spilled(&w, t, 1, N) > 0);
+  assert_true(memory_of(&w).spilled_bytes > 2 * LIMIT);
+  w.table = rv_store_table(w.store, 1);
+  end_audited(&w);
+}
+
 static void a_directory_that_is_not_there_and_a_store_without_a_limit_are_refused(void **state)
 {
   (void)state;
@@ -734,6 +815,7 @@ int main(void)
       cmocka_unit_test(rows_that_go_in_no_order_need_twice_their_room),
       cmocka_unit_test(rows_of_others_chunks_do_too),
       cmocka_unit_test(what_is_held_while_others_move_reads_as_before),
+      cmocka_unit_test(chunks_that_several_tables_hold_go_there_too_while_all_are_read),
       cmocka_unit_test(a_directory_that_is_not_there_and_a_store_without_a_limit_are_refused),
       cmocka_unit_test(a_store_has_one_spill_at_a_time),
       cmocka_unit_test(places_hold_what_was_put_there_until_they_are_let_go),

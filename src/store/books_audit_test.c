@@ -632,7 +632,10 @@ static void place(world *w, size_t t)
 static void spill(world *w, size_t t)
 {
   rv_cold cold[16];
+  const bool alone = below(w, 2) == 0; /* tables hold what they share, and nobody else does */
+  for (size_t i = 0; alone && i < 2 * CHUNKS; i++) renew_chunk(w);
   size_t n = rv_table_take_cold(w->tables[t], cold, 1 + below(w, 16), 1 << 20);
+  if (below(w, 4) > 0) n = rv_table_leave_busy(w->tables[t], w->store, cold, n);
   for (size_t i = 0; i < n; i++) {
     cold[i].place = below(w, 6) == 0 ? NULL : rv_buf_new(cold[i].size);
     if (cold[i].place == NULL) continue;

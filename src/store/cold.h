@@ -1,27 +1,35 @@
 /* Chunks that lie elsewhere than in memory (persist/spill.c): which ones may, and how they get there.
  *
  * A table that is told to keeps a list of the chunks it holds, the one that it took first at the head: that is the coldest. What moves is
- * a chunk's bytes, to where its mover has written them; its books stay, and its readers see no difference. A chunk moves under the lock
- * of its table, when nobody but the table and the mover refers to it: nobody else can be reading it then, and everybody who comes later
- * comes through the lock. It never moves back; its rows may, when few of them are left (compact.c). */
+ * a chunk's bytes, to where its mover has written them; its books stay, and its readers see no difference. A chunk moves under the locks
+ * of the tables that hold it, when nobody but these and the mover refers to it: nobody else can be reading it then, and everybody who comes
+ * later comes through one of these locks. It never moves back; its rows may, when few of them are left (compact.c). */
 #ifndef RV_STORE_COLD_H
 #define RV_STORE_COLD_H
 
 #include "store/chunk.h"
 
 typedef struct rv_table rv_table;
+typedef struct rv_store rv_store;
+
+enum { RV_COLD_OTHERS = 7 }; /* a chunk that more tables hold stays where it is */
 
 typedef struct rv_cold {
   rv_chunk *chunk; /* one reference */
   const uint8_t *bytes;
   size_t size;
   rv_buf *place; /* set by the mover: the same bytes elsewhere, its reference; NULL: they could not be written */
+  rv_table *others[RV_COLD_OTHERS]; /* tables that hold it, too; set by rv_table_leave_busy */
+  size_t num_others;
 } rv_cold;
 
 /* The table keeps the list from now on. */
 void rv_table_keep_cold(rv_table *table);
-/* The coldest, at most `most` and, after the first, `most_bytes`. */
+/* The coldest, at most `most` and, after the first, `most_bytes`. Among them are chunks that other tables hold, too, whoever reads them there. */
 size_t rv_table_take_cold(rv_table *table, rv_cold *cold, size_t most, size_t most_bytes);
+/* Of those, which other tables of the store hold, too: only what can be moved, as far as is known now, is left, in the same order; how many. Where it is
+ * not called, such chunks are not moved. */
+size_t rv_table_leave_busy(rv_table *table, rv_store *store, rv_cold *cold, size_t n);
 /* Moves those with a place, drops all references, and returns how many bytes of memory were won. */
 size_t rv_table_move_cold(rv_table *table, rv_cold *cold, size_t n);
 /* Live rows move back into memory from chunks that lie elsewhere and are mostly dead, so that these go: a little more than `bytes` of rows,
