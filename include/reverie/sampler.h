@@ -40,7 +40,7 @@ RV_API size_t rv_sample_num_columns(const rv_sample *sample);
 RV_API uint64_t rv_sample_naming(const rv_sample *sample);
 RV_API rv_code rv_sample_get_column(const rv_sample *sample, size_t column, rv_sample_column *out, rv_error *err);
 /* Writes the column's rows one after another; `size` must be exactly `bytes`. Strings are written as rv_bytes that point into
- * the sample. RV_DATA_LOSS: a chunk does not decode. */
+ * the sample. RV_DATA_LOSS: a chunk does not decode, or a spill's disk does not give it back. */
 RV_API rv_code rv_sample_copy(rv_sample *sample, size_t column, void *out, size_t size, rv_error *err);
 /* The column's rows in place, where they lie one after another uncompressed; NULL where they do not, and where they lie in memory that a server
  * shows to clients of its machine, which a forked child would not find. Valid while the sample is held. */
@@ -114,7 +114,8 @@ RV_API uint64_t rv_batch_naming(const rv_batch *batch);
 RV_API rv_code rv_batch_column(const rv_batch *batch, size_t column, rv_sample_column *out, rv_error *err);
 /* Each item's rows in that column; out has rv_batch_size entries. */
 RV_API rv_code rv_batch_lengths(const rv_batch *batch, size_t column, int64_t *out, rv_error *err);
-/* Gathers one column into [B, T, ...] (or [B, ...] where squeezed); `size` must be exactly `bytes`. Strings point into the batch. */
+/* Gathers one column into [B, T, ...] (or [B, ...] where squeezed); `size` must be exactly `bytes`. Strings point into the batch.
+ * RV_DATA_LOSS: as of rv_sample_copy. */
 RV_API rv_code rv_batch_gather(rv_batch *batch, size_t column, void *out, size_t size, rv_error *err);
 /* All columns at once, which for small rows is several times faster: outs[i] and sizes[i] are as for rv_batch_gather; a NULL leaves column i
  * out. num_columns is rv_batch_num_columns. */

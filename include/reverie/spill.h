@@ -1,8 +1,9 @@
 /* Cold chunks in a file: more data than memory.
  *
  * A store with a memory_limit and a spill does not make inserts wait when the limit comes near: a thread of the spill writes the chunks that
- * tables have had longest into one file, which is mapped, and lets go of their memory. Nobody who samples them notices but by the time it
- * takes: what is not in the system's cache is read from the disk. The books (items, priorities, what chunks look like) stay in memory.
+ * tables have had longest into one file, and lets go of their memory. Nobody who samples them notices but by the time it
+ * takes: what is not in the system's cache is read from the disk. Where that fails whoever reads them gets RV_DATA_LOSS, with the item's key: a
+ * sample, a batch, a checkpoint; nobody else notices. The books (items, priorities, what chunks look like) stay in memory.
  * Where the file can take no more, inserts wait for memory as they would without it, and say so; nothing is lost.
  *
  * The file has no name from its first moment on, so that nothing is left when the process ends, however it does. Its content is worth nothing

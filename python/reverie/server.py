@@ -69,8 +69,8 @@ class Server:
         Bytes that all tables may take, with their books and with what streams have brought that is no item's yet; a chunk counts
         once, whoever refers to it. Near it inserts wait until something goes (reason ``"memory"`` in `TableInfo.waiting`). 0: no limit.
     spill : str or os.PathLike, optional
-        A directory. Near `memory_limit`, which it needs, the chunks that tables have had longest go to a file there, which is mapped
-        and has no name, and are sampled from it; inserts wait where it can take no more. It ends with the server; what is to last is
+        A directory. Near `memory_limit`, which it needs, the chunks that tables have had longest go to a file there, which has no
+        name, and are sampled from it; inserts wait where it can take no more. It ends with the server; what is to last is
         for checkpoints.
     spill_bytes : int
         Of that file; 0: what the disk has room for, up to 1 TiB.

@@ -183,6 +183,8 @@ static rv_code write_items(saving *work, size_t number, rv_error *err)
     rv_code code = rv_snapshot_next(snapshot, &items, &count, err);
     if (code != RV_OK || count == 0) return code;
     rv_buf *const *records = rv_snapshot_records(snapshot);
+    for (size_t i = 0; i < count; i++)
+      if (records[i] == NULL) rv_item_record_ask(work->log, &items[i]);
     for (size_t i = 0; i < count; i++) {
       size_t ahead = i + PREFETCH_AHEAD;
       if (ahead < count && records[ahead] == NULL) rv_item_record_prefetch(work->log, &items[ahead]);

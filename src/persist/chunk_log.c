@@ -172,6 +172,13 @@ void rv_chunk_log_prefetch(const rv_chunk_log *log, const rv_chunk *chunk)
   for (size_t at = 0; at < size && at < PREFETCHED_BYTES; at += CACHE_LINE) __builtin_prefetch(wire + at, 0, 2);
 }
 
+void rv_chunk_log_ask(const rv_chunk_log *log, rv_chunk *chunk)
+{
+  const uint64_t mark = atomic_load_explicit(&chunk->logged, memory_order_relaxed);
+  const bool is_marked = log->mark != 0 && mark == log->mark;
+  if (rv_chunk_is_spilled(chunk) && !is_marked && find_number(log, chunk) == RV_LOG_NONE) rv_chunk_ask_for_all(chunk);
+}
+
 /* *is_new: nothing of it is written. Valid until the next. */
 static rv_code find_entry(rv_chunk_log *log, rv_chunk *chunk, rv_log_entry **out, bool *is_new, rv_error *err)
 {
@@ -233,16 +240,18 @@ static rv_code write_wire(rv_chunk_log *log, rv_chunk *chunk, rv_log_place *at, 
 {
   const uint8_t *wire;
   size_t size;
-  rv_buf *owner = rv_chunk_wire(chunk, &wire, &size);
+  rv_buf *owner;
+  rv_code code = rv_chunk_hold_wire(chunk, &wire, &size, &owner, err);
+  if (code != RV_OK) return code;
   rv_pieces pieces;
   rv_pieces_init(&pieces);
-  bool fine = rv_pieces_share(&pieces, owner, wire, size) == RV_OK;
+  bool fine = rv_pieces_give(&pieces, owner, wire, size) == RV_OK;
   if (at->key != rv_chunk_get_meta(chunk)->key) {
     log->scratch.size = 0;
     rv_put_varint_always(&log->scratch, 1, at->key);
     fine = fine && !log->scratch.failed && rv_pieces_copy(&pieces, log->scratch.data, log->scratch.size) == RV_OK;
   }
-  rv_code code = fine ? write_out(log, chunk, 0, 1, &pieces, at, err) : rv_fail_memory(err, size);
+  code = fine ? write_out(log, chunk, 0, 1, &pieces, at, err) : rv_fail_memory(err, size);
   rv_pieces_fini(&pieces);
   return code;
 }

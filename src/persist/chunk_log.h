@@ -54,6 +54,8 @@ void rv_chunk_log_end(rv_chunk_log *log, bool whole);
 
 /* Fetches from memory what rv_chunk_log_put will look for, without waiting for it. */
 void rv_chunk_log_prefetch(const rv_chunk_log *log, const rv_chunk *chunk);
+/* Where the chunk lies in a spill's file, and would be written, the disk is told to bring it. */
+void rv_chunk_log_ask(const rv_chunk_log *log, rv_chunk *chunk);
 
 /* Writes what the slice needs and is not written yet, and appends what refers to it: mostly one slice. */
 rv_code rv_chunk_log_put(rv_chunk_log *log, const rv_slice *slice, rv_slice_list *out, rv_error *err);

@@ -36,6 +36,12 @@ void rv_item_record_prefetch(const rv_chunk_log *log, const rv_draw *draw)
       rv_chunk_log_prefetch(log, rv_draw_slice(draw, trajectory->columns[i].first_slice).chunk);
 }
 
+void rv_item_record_ask(const rv_chunk_log *log, const rv_draw *draw)
+{
+  if (draw->chunk != NULL) rv_chunk_log_ask(log, draw->chunk);
+  for (uint32_t i = 0; i < draw->trajectory->num_chunks; i++) rv_chunk_log_ask(log, draw->trajectory->chunks[i]);
+}
+
 rv_code rv_item_record_put(rv_item_scratch *scratch, rv_chunk_log *log, const char *table, uint64_t naming, const rv_draw *draw,
                            rv_writer_buf *out, rv_error *err)
 {
@@ -54,6 +60,8 @@ rv_code rv_item_record_put(rv_item_scratch *scratch, rv_chunk_log *log, const ch
     scratch->num_slices[i] = (uint32_t)(scratch->slices.count - before);
     scratch->squeeze[i] = column->squeeze;
   }
+  rv_draw_name_lost(draw, code, err);
+  if (code == RV_DATA_LOSS) rv_error_prefix(err, "table \"%s\"", table);
   if (code == RV_OK && rv_trajectory_is_cut_alike(trajectory))
     code = rv_cut_alike(&scratch->cutting, &scratch->slices, scratch->num_slices, trajectory->num_columns, err);
   if (code != RV_OK) return code;

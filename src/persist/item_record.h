@@ -17,6 +17,8 @@ void rv_item_scratch_fini(rv_item_scratch *scratch);
 
 /* Fetches from memory what putting the item will look for in the log, of its first slices, without waiting for it. */
 void rv_item_record_prefetch(const rv_chunk_log *log, const rv_draw *draw);
+/* The disk is told to bring what of it lies in a spill's file and is to be written. */
+void rv_item_record_ask(const rv_chunk_log *log, const rv_draw *draw);
 
 /* Has the log write what the item needs and is not written yet, and appends the item. `table` may be empty, and naming is left out
  * where it is 0. */

@@ -15,14 +15,19 @@
 #include "base/lock.h"
 #include "base/maker.h"
 #include "base/off_streams.h"
+#include "persist/file_cache.h"
 #include "persist/ranges.h"
 
 enum { ALIGNMENT = RV_RANGE_UNIT };
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 
 struct rv_spill_file {
   atomic_size_t refs; /* the owner's, and each place's */
   rv_maker maker;     /* whose places they are */
   int fd;
+  char *directory;
   uint8_t *base; /* all of it is mapped, also what is not written yet */
   size_t max_bytes;
   size_t written; /* the owner's: the end of what the disk has room for */
@@ -31,7 +36,7 @@ struct rv_spill_file {
 };
 
 typedef struct place {
-  rv_buf buf;
+  rv_cold_place cold;
   rv_spill_file *file;
   rv_range *range;
 } place;
@@ -58,6 +63,7 @@ static int make_file(const char *directory)
 
 static void destroy(rv_spill_file *file)
 {
+  free(file->directory);
   if (file->base != MAP_FAILED) munmap(file->base, file->max_bytes);
   if (file->fd >= 0) close(file->fd);
   if (rv_maker_is_this_process(&file->maker)) rv_ranges_fini(&file->ranges); /* as below */
@@ -120,7 +126,15 @@ rv_code rv_spill_file_new(const char *directory, size_t max_bytes, rv_spill_file
     destroy(file);
     return code;
   }
-  madvise(file->base, file->max_bytes, MADV_RANDOM); /* samples come from everywhere */
+  file->directory = strdup(directory);
+  if (file->directory == NULL) {
+    destroy(file);
+    return rv_fail_memory(err, strlen(directory));
+  }
+#ifdef POSIX_FADV_RANDOM
+  (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM); /* samples come from everywhere */
+#endif
+  madvise(file->base, file->max_bytes, MADV_RANDOM);
   *out = file;
   return RV_OK;
 }
@@ -201,7 +215,37 @@ static rv_range *put_below(rv_spill_file *file, const uint8_t *bytes, size_t siz
   return range;
 }
 
-rv_buf *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size)
+/* ---- reading them ---- */
+
+static int read_place(const rv_cold_place *cold, const uint8_t *from, void *to, size_t size)
+{
+  const rv_spill_file *file = ((const place *)(const void *)cold)->file;
+  for (size_t at = 0; at < size;) {
+    ssize_t n = pread(file->fd, (uint8_t *)to + at, size - at, (off_t)((size_t)(from - file->base) + at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) return EIO; /* the file is shorter than it was */
+    at += (size_t)n;
+  }
+  return 0;
+}
+
+/* A system that cannot do it without a read has its pages read when they are looked at. */
+static int bring(const rv_cold_place *cold, const uint8_t *from, size_t size)
+{
+  (void)cold;
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)from / page * page;
+  if (size == 0 || madvise((void *)begin, (uintptr_t)from + size - begin, MADV_POPULATE_READ) == 0 || errno == EINVAL) return 0;
+  return errno == EFAULT ? EIO : errno; /* what a signal would have told */
+}
+
+static void ask(const rv_cold_place *cold, const uint8_t *from, size_t size)
+{
+  const rv_spill_file *file = ((const place *)(const void *)cold)->file;
+  rv_file_cache_fetch(file->fd, (uint64_t)(from - file->base), size);
+}
+
+rv_cold_place *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size)
 {
   size_t skew = (uintptr_t)bytes % ALIGNMENT;
   place *of = malloc(sizeof *of);
@@ -219,9 +263,13 @@ rv_buf *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size
   }
   size_t begin = of->range->begin + skew;
   if (begin + size > file->written) file->written = begin + size;
-  of->buf = (rv_buf){.size = size, .capacity = size, .release = release, .data = file->base + begin};
-  atomic_init(&of->buf.refs, 1);
+  of->cold = (rv_cold_place){.buf = {.size = size, .capacity = size, .release = release, .data = file->base + begin},
+                             .directory = file->directory,
+                             .read = read_place,
+                             .bring = bring,
+                             .ask = ask};
+  atomic_init(&of->cold.buf.refs, 1);
   of->file = file;
   atomic_fetch_add_explicit(&file->refs, 1, memory_order_relaxed);
-  return &of->buf;
+  return &of->cold;
 }

@@ -718,15 +718,16 @@ static void places_hold_what_was_put_there_until_they_are_let_go(void **state)
   must(rv_spill_file_new("/tmp", PIECES * (size_t)RV_SPILL_PIECE, &file, &err), &err);
   rv_random random;
   rv_random_init(&random, 7);
-  rv_buf *places[PLACES] = {NULL};
+  rv_cold_place *places[PLACES] = {NULL};
   uint8_t *bytes = malloc(3 * (size_t)RV_SPILL_PIECE + 16);
   size_t put = 0, refused = 0;
   for (int i = 0; i < 3000; i++) {
     size_t at = rv_random_next(&random) % PLACES;
     if (places[at] != NULL) {
-      for (size_t k = 0; k < places[at]->size; k += 4097)
-        assert_int_equal(places[at]->data[k], (uint8_t)(at * 5 + places[at]->size));
-      rv_buf_unref(places[at]);
+      const size_t size = places[at]->buf.size;
+      assert_int_equal(places[at]->read(places[at], places[at]->buf.data, bytes, size), 0);
+      for (size_t k = 0; k < size; k += 4097) assert_int_equal(bytes[k], (uint8_t)(at * 5 + size));
+      rv_buf_unref(&places[at]->buf);
       places[at] = NULL;
       continue;
     }
@@ -741,11 +742,12 @@ static void places_hold_what_was_put_there_until_they_are_let_go(void **state)
       continue;
     }
     put++;
-    assert_int_equal((uintptr_t)places[at]->data % 16, (uintptr_t)(bytes + skew) % 16);
+    assert_int_equal((uintptr_t)places[at]->buf.data % 16, (uintptr_t)(bytes + skew) % 16);
   }
   assert_true(put > 800 && refused > 0);
   rv_spill_file_close(file);
-  for (size_t at = 0; at < PLACES; at++) rv_buf_unref(places[at]);
+  for (size_t at = 0; at < PLACES; at++)
+    if (places[at] != NULL) rv_buf_unref(&places[at]->buf);
   free(bytes);
 }
 
@@ -756,7 +758,7 @@ static void a_file_that_may_not_grow_has_its_room_used_again(void **state)
   enum { SIZE = 1 << 16, MAY_HAVE = RV_SPILL_PIECE + RV_SPILL_PIECE / 2, FITS = MAY_HAVE / SIZE };
   rv_error err;
   rv_spill_file *file = NULL;
-  rv_buf *places[FITS + 1];
+  rv_cold_place *places[FITS + 1];
   struct rlimit before, small;
   size_t n = 0;
   uint8_t *bytes = malloc(SIZE);
@@ -769,25 +771,25 @@ static void a_file_that_may_not_grow_has_its_room_used_again(void **state)
   setrlimit(RLIMIT_FSIZE, &small);
   while (n <= FITS && (places[n] = rv_spill_file_put(file, bytes, SIZE)) != NULL) n++;
   int error = errno;
-  rv_buf *again[2] = {NULL, NULL};
+  const rv_cold_place *again[2] = {NULL, NULL};
   for (size_t i = 0; i < 2 && n == FITS; i++) {
-    rv_buf_unref(places[i * 20]);
-    again[i] = rv_spill_file_put(file, bytes, SIZE);
-    places[i * 20] = again[i];
+    rv_buf_unref(&places[i * 20]->buf);
+    again[i] = places[i * 20] = rv_spill_file_put(file, bytes, SIZE);
   }
   setrlimit(RLIMIT_FSIZE, &before);
   assert_int_equal(n, FITS);
   assert_int_equal(error, EFBIG);
   assert_non_null(again[0]);
   assert_non_null(again[1]);
-  rv_buf *more = rv_spill_file_put(file, bytes, SIZE); /* now it may */
-  assert_non_null(more);
-  assert_memory_equal(more->data, bytes, SIZE);
-  rv_buf_unref(more);
+  places[n++] = rv_spill_file_put(file, bytes, SIZE); /* now it may */
+  assert_non_null(places[n - 1]);
+  uint8_t *found = malloc(SIZE);
   for (size_t i = 0; i < n; i++) {
-    assert_memory_equal(places[i]->data, bytes, SIZE);
-    rv_buf_unref(places[i]);
+    assert_int_equal(places[i]->read(places[i], places[i]->buf.data, found, SIZE), 0);
+    assert_memory_equal(found, bytes, SIZE);
+    rv_buf_unref(&places[i]->buf);
   }
+  free(found);
   rv_spill_file_close(file);
   free(bytes);
 }

@@ -116,6 +116,7 @@ static size_t send_draws(sample_call *call, rv_draw *draws, size_t n, rv_code *o
   if (code == RV_OK && response.bytes > 0 && rv_server_stream_is_open(&call->stream)) send_response(call, &response);
   rv_pieces_fini(&response);
   rv_draws_release(draws, i);
+  if (code == RV_DATA_LOSS) rv_error_prefix(err, "table \"%s\"", rv_table_name(call->table));
   *out = code;
   return i;
 }
@@ -154,7 +155,10 @@ static rv_code hand_over(sample_call *call, rv_error *err)
     return RV_OK;
   }
   call->remaining -= (int64_t)call->num_unsent;
-  return send_unsent(call, err);
+  const rv_cold_reading reading = rv_draws_begin_reading(call->unsent, call->num_unsent);
+  rv_code code = send_unsent(call, err);
+  rv_draws_end_reading(&reading);
+  return code;
 }
 
 /* The call ends as its ask did, behind all that was drawn before: that has been counted. */

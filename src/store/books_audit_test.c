@@ -6,7 +6,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "store/cold.h"
+#include "store/cold_testing.h"
 #include "store/forms.h"
 #include "store/placed.h"
 #include "store/snapshot.h"
@@ -636,12 +636,7 @@ static void spill(world *w, size_t t)
   for (size_t i = 0; alone && i < 2 * CHUNKS; i++) renew_chunk(w);
   size_t n = rv_table_take_cold(w->tables[t], cold, 1 + below(w, 16), 1 << 20);
   if (below(w, 4) > 0) n = rv_table_leave_busy(w->tables[t], w->store, cold, n);
-  for (size_t i = 0; i < n; i++) {
-    cold[i].place = below(w, 6) == 0 ? NULL : rv_buf_new(cold[i].size);
-    if (cold[i].place == NULL) continue;
-    memcpy(cold[i].place->data, cold[i].bytes, cold[i].size);
-    cold[i].place->size = cold[i].size;
-  }
+  for (size_t i = 0; i < n; i++) cold[i].place = below(w, 6) == 0 ? NULL : rv_test_place(cold[i].bytes, cold[i].size);
   rv_table_move_cold(w->tables[t], cold, n);
   if (below(w, 3) == 0) rv_table_compact_spilled(w->tables[t], 1 + below(w, 100000), below(w, 2) == 0);
 }

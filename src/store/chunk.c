@@ -1,8 +1,6 @@
 #include "store/chunk.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/refs.h"
@@ -199,20 +197,6 @@ void rv_chunk_count(rv_chunk *chunk, rv_memory *memory)
     rv_memory_take_away(account, before - bytes); /* two threads that looked at the same time */
 }
 
-bool rv_chunk_is_spilled(const rv_chunk *chunk)
-{
-  return chunk->spilled > 0;
-}
-
-void rv_chunk_ask_for_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count)
-{
-  const rv_lane *lane = &chunk->lanes[column];
-  if (lane->base == NULL || count <= 0) return;
-  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)(lane->base + (size_t)first * lane->stride);
-  const uintptr_t end = begin + (size_t)(count - 1) * lane->stride + lane->row_bytes, from = begin / page * page;
-  madvise((void *)from, end - from, MADV_WILLNEED);
-}
-
 bool rv_chunk_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size)
 {
   if (chunk->spilled > 0) return false;
@@ -220,10 +204,10 @@ bool rv_chunk_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size
   return movable && *size >= RV_COLD_LEAST;
 }
 
-void rv_chunk_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old)
+void rv_chunk_move(rv_chunk *chunk, rv_cold_place *owned_place, rv_moved *old)
 {
   rv_memory *account = atomic_load_explicit(&chunk->account, memory_order_relaxed); /* a table holds it, so it has one */
-  size_t size = owned_place->size;
+  size_t size = owned_place->buf.size;
   if (chunk->is_segment)
     rv_segment_move(chunk, owned_place, old);
   else
@@ -274,6 +258,7 @@ rv_code rv_chunk_copy_rows(rv_chunk *chunk, size_t column, int64_t first, int64_
     return RV_OK;
   }
   if (count == 0 || lane->row_bytes == 0) return RV_OK;
+  if (chunk->spilled > 0 && rv_chunk_is_raw(chunk, column)) return rv_chunk_read_rows(chunk, column, first, count, out, err);
   rv_buf *rows = NULL;
   code = rv_chunk_decode(chunk, column, &rows, err);
   if (code != RV_OK) return code;

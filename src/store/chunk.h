@@ -99,13 +99,15 @@ bool rv_chunk_is_spilled(const rv_chunk *chunk); /* its bytes lie elsewhere (col
 size_t rv_chunk_counted(const rv_chunk *chunk);  /* in an account; 0: it is in none */
 
 /* Copies rows [first, first + count) of a column one after another. Strings are copied as rv_bytes that point into the chunk.
- * RV_OUT_OF_RANGE, RV_DATA_LOSS. Encoded chunks are decoded once and kept decoded while the cache has room (rv_decode_cache). */
+ * RV_OUT_OF_RANGE; RV_DATA_LOSS: they are broken, or a spill's disk does not give them back. Encoded chunks are decoded once and kept decoded while the cache has room (rv_decode_cache). */
 rv_code rv_chunk_copy_rows(rv_chunk *chunk, size_t column, int64_t first, int64_t count, void *out, rv_error *err);
-/* The rows in place if they lie uncompressed `*stride` bytes apart; NULL otherwise. Valid while the chunk is held. */
+/* The rows in place if they lie in memory, uncompressed, `*stride` bytes apart; NULL otherwise. Valid while the chunk is held. */
 const void *rv_chunk_rows_in_place(rv_chunk *chunk, size_t column, int64_t first, int64_t count, size_t *stride);
 
 /* For sending: the serialized ChunkData as it came, or NULL for a segment (the wire layer encodes its rows). */
 rv_buf *rv_chunk_wire(const rv_chunk *chunk, const uint8_t **wire, size_t *wire_size);
+/* The same of an encoded chunk that may be spilled: then of a copy. RV_DATA_LOSS: its disk does not give it back. */
+rv_code rv_chunk_hold_wire(const rv_chunk *chunk, const uint8_t **wire, size_t *wire_size, rv_buf **owned_owner, rv_error *err);
 /* An encoded chunk's tensor as it came; false for a segment. Borrowed from the chunk. */
 bool rv_chunk_encoded(const rv_chunk *chunk, size_t column, rv_encoded *out);
 

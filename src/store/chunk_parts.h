@@ -11,8 +11,8 @@
 
 /* Where the rows of a column lie: row i at base + i * stride. */
 typedef struct rv_lane {
-  const uint8_t *base; /* NULL: compressed, see rv_chunk_decode */
-  size_t stride;
+  const uint8_t *base; /* NULL: not here (cold.h), or compressed, see rv_chunk_decode */
+  size_t stride;       /* 0: not here, and compressed */
   size_t row_bytes;
   atomic_int_least64_t published;
 } rv_lane;
@@ -48,7 +48,9 @@ int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, c
 /* The step of the episode that a row belongs to; -1: unknown. */
 int64_t rv_chunk_row_step(const rv_chunk *chunk, int64_t row);
 
-/* Decoded rows of a column whose lane has no base; the caller drops the reference. */
+/* Are its rows as they are, here or in a file? */
+bool rv_chunk_is_raw(const rv_chunk *chunk, size_t column);
+/* Decoded rows of a column whose lane has no base, of no segment; the caller drops the reference. */
 rv_code rv_chunk_decode(rv_chunk *chunk, size_t column, rv_buf **out, rv_error *err);
 
 /* Many references at once. */
@@ -80,9 +82,14 @@ rv_code rv_segment_copy_rows(rv_chunk *segment, int64_t to, rv_chunk *from, int6
 rv_code rv_segment_fill(rv_chunk *segment, size_t column, int64_t to, const void *rows, size_t n, rv_error *err);
 /* Halves of rv_chunk_movable and rv_chunk_move. */
 bool rv_segment_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size);
-void rv_segment_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old);
+void rv_segment_move(rv_chunk *chunk, rv_cold_place *owned_place, rv_moved *old);
 bool rv_encoded_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size);
-void rv_encoded_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old);
+void rv_encoded_move(rv_chunk *chunk, rv_cold_place *owned_place, rv_moved *old);
+/* Of one that has moved: where, and where in there row 0 of a column is that has rows of some bytes, and is not compressed. */
+const rv_cold_place *rv_segment_place(const rv_chunk *chunk);
+const rv_cold_place *rv_encoded_place(const rv_chunk *chunk);
+const uint8_t *rv_segment_rows_there(const rv_chunk *chunk, size_t column);
+const uint8_t *rv_encoded_rows_there(const rv_chunk *chunk, size_t column);
 bool rv_chunk_same_columns(const rv_chunk *a, const rv_chunk *b);
 /* Room for the steps of rows that come from other chunks; before the segment is shared. */
 rv_code rv_segment_keep_steps(rv_chunk *segment, rv_error *err);

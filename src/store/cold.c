@@ -211,7 +211,7 @@ typedef enum rv_moving { MOVED, STAYS, LATER } rv_moving;
 /* What is the caller's to free is *old. LATER: somebody is in one of the other tables. */
 static rv_moving move_one(rv_turn *turn, const rv_cold *cold, rv_moved *old)
 {
-  *old = (rv_moved){.buf = cold->place};
+  *old = (rv_moved){.buf = cold->place == NULL ? NULL : &cold->place->buf};
   if (cold->place == NULL) return STAYS;
   if (!lock_others(cold)) return LATER;
   rv_table *tables[RV_COLD_OTHERS + 1];

@@ -12,13 +12,24 @@
 typedef struct rv_table rv_table;
 typedef struct rv_store rv_store;
 
+/* Where a chunk's bytes lie in a file. buf.data names them, as whoever wrote them knows; they are read by these alone, in any thread. Those that say
+ * how it went: 0, or an errno. */
+typedef struct rv_cold_place {
+  rv_buf buf;
+  const char *directory; /* of the file; as long as the place is there */
+  int (*read)(const struct rv_cold_place *place, const uint8_t *from, void *to, size_t size);
+  /* They can be read at `from` for now, as strings are that point there. */
+  int (*bring)(const struct rv_cold_place *place, const uint8_t *from, size_t size);
+  void (*ask)(const struct rv_cold_place *place, const uint8_t *from, size_t size); /* the disk for them, and waits for nothing */
+} rv_cold_place;
+
 enum { RV_COLD_OTHERS = 7 }; /* a chunk that more tables hold stays where it is */
 
 typedef struct rv_cold {
   rv_chunk *chunk; /* one reference */
   const uint8_t *bytes;
   size_t size;
-  rv_buf *place; /* set by the mover: the same bytes elsewhere, its reference; NULL: they could not be written */
+  rv_cold_place *place; /* set by the mover: the same bytes elsewhere, its reference; NULL: they could not be written */
   rv_table *others[RV_COLD_OTHERS]; /* tables that hold it, too; set by rv_table_leave_busy */
   size_t num_others;
 } rv_cold;
@@ -49,8 +60,20 @@ typedef struct rv_moved {
   void *block; /* of `size`, from rv_pages_alloc, or NULL */
   size_t size;
 } rv_moved;
-void rv_chunk_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old);
-/* Of one that lies elsewhere: the disk is told to bring these rows, which are in the chunk, if it has not; compressed ones are not asked for. */
+void rv_chunk_move(rv_chunk *chunk, rv_cold_place *owned_place, rv_moved *old);
+
+/* ---- reading one that lies elsewhere (spilled.c) ----
+ *
+ * No lane says where its rows are, so that everybody who reads in place does as with compressed ones: he asks for a copy. */
+
+/* The disk is told to bring these rows, which are in the chunk, if it has not; of compressed ones all. */
 void rv_chunk_ask_for_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count);
+void rv_chunk_ask_for_all(const rv_chunk *chunk);
+/* Rows that are not compressed, and are in the chunk. RV_DATA_LOSS: the disk does not give them back. */
+rv_code rv_chunk_read_rows(const rv_chunk *chunk, size_t column, int64_t first, int64_t count, void *out, rv_error *err);
+/* A copy of bytes that lie with it. RV_DATA_LOSS. */
+rv_code rv_chunk_read_back(const rv_chunk *chunk, const uint8_t *bytes, size_t size, rv_buf **out, rv_error *err);
+/* They can be read where they lie, for now. RV_DATA_LOSS. */
+rv_code rv_chunk_bring(const rv_chunk *chunk, const uint8_t *bytes, size_t size, rv_error *err);
 
 #endif

@@ -256,14 +256,14 @@ static rv_stays choose_items(rv_turn *turn, rv_compaction *work, rv_hold *victim
 
 /* ---- copying, without it ---- */
 
-static rv_code decode_columns(rv_compaction *work)
+static rv_code decode_columns(rv_compaction *work, rv_error *err)
 {
   rv_chunk *source = work->source;
   rv_code code = RV_OK;
   for (uint32_t i = 0; i < source->num_columns && code == RV_OK; i++) {
     if (source->lanes[i].base != NULL) continue;
     if (work->decoded == NULL) work->decoded = calloc(source->num_columns, sizeof *work->decoded);
-    code = work->decoded == NULL ? RV_RESOURCE_EXHAUSTED : rv_chunk_decode(source, i, &work->decoded[i], NULL);
+    code = work->decoded == NULL ? RV_RESOURCE_EXHAUSTED : rv_chunk_decode(source, i, &work->decoded[i], err);
   }
   return code;
 }
@@ -304,14 +304,14 @@ static rv_reach reach_in(const rv_trajectory *trajectory, const rv_chunk *chunk)
   return rv_trajectory_box_of_const(trajectory)->reaches[i];
 }
 
-static rv_code copy_rows(rv_compaction *work)
+static rv_code copy_rows(rv_compaction *work, rv_error *err)
 {
   rv_chunk *source = work->source, *target = work->target;
   if (work->of_spilled) ask_for_rows(work);
-  rv_code code = source->is_segment ? RV_OK : decode_columns(work);
+  rv_code code = source->is_segment ? RV_OK : decode_columns(work, err);
   for (size_t i = 0; i < work->n && code == RV_OK; i++) {
     rv_move *move = &work->moves[i];
-    code = source->is_segment ? rv_segment_copy_rows(target, move->to, source, move->from, move->rows, NULL)
+    code = source->is_segment ? rv_segment_copy_rows(target, move->to, source, move->from, move->rows, err)
                               : copy_encoded(work, move);
     for (int64_t row = 0; row < move->rows && target->steps != NULL; row++) {
       int64_t step = rv_chunk_row_step(source, move->from + row);
@@ -430,6 +430,14 @@ static rv_code apply(rv_turn *turn, rv_compaction *work, rv_code code)
   return code;
 }
 
+/* Where one chunk cannot be read others cannot be either, mostly: it is said once. */
+static void tell_lost(const rv_table *table, const rv_error *err)
+{
+  if (!atomic_exchange(&table->memory->told_lost, true))
+    rv_log(table->env, RV_LOG_WARNING, "table \"%s\": a chunk that is mostly dead goes on taking room: %s", table->name,
+           err->message);
+}
+
 typedef bool is_due(const rv_table *table);
 
 /* One stay; false: no more can be done now. */
@@ -441,7 +449,9 @@ static bool work_once(rv_table *table, is_due *due, rv_compaction *work)
   rv_turn_leave(&turn);
   if (!chosen) return false;
 
-  rv_code code = copy_rows(work);
+  rv_error err;
+  rv_code code = copy_rows(work, &err);
+  if (code == RV_DATA_LOSS && work->of_spilled) tell_lost(table, &err);
   work->whole = work->decoded != NULL;
   forget_decoded(work);
 

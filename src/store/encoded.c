@@ -357,14 +357,31 @@ static void forget_decoded_strings(rv_encoded_chunk *encoded)
     if (encoded->chunk.columns[i].dtype == RV_STRING) rv_decode_cache_forget(encoded->cache, decoded_of(encoded, i));
 }
 
-void rv_encoded_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old)
+void rv_encoded_move(rv_chunk *chunk, rv_cold_place *owned_place, rv_moved *old)
 {
   rv_encoded_chunk *encoded = encoded_of(chunk);
   forget_decoded_strings(encoded);
-  rebase(encoded, encoded->wire, owned_place->data);
+  rebase(encoded, encoded->wire, owned_place->buf.data);
+  for (uint32_t i = 0; i < chunk->num_columns; i++) {
+    rv_lane *lane = &chunk->lanes[i];
+    if (lane->base == NULL) lane->stride = 0;
+    if (lane->base != nothing) lane->base = NULL;
+  }
   *old = (rv_moved){.buf = encoded->owner};
-  encoded->wire = owned_place->data;
-  encoded->owner = owned_place;
+  encoded->wire = owned_place->buf.data;
+  encoded->owner = &owned_place->buf;
+}
+
+const rv_cold_place *rv_encoded_place(const rv_chunk *chunk)
+{
+  return (const rv_cold_place *)(const void *)encoded_of_const(chunk)->owner;
+}
+
+/* Rows that are not compressed are the end of their content (tensor/literal.h). */
+const uint8_t *rv_encoded_rows_there(const rv_chunk *chunk, size_t column)
+{
+  const rv_content content = content_of(encoded_of_const(chunk), column);
+  return content.data + content.size - chunk->lanes[column].row_bytes * (size_t)rv_chunk_num_rows(chunk, column);
 }
 
 size_t rv_encoded_memory(const rv_chunk *chunk)
@@ -405,16 +422,26 @@ bool rv_chunk_encoded(const rv_chunk *chunk, size_t column, rv_encoded *out)
   return true;
 }
 
-/* A writer of this machine may reach the arena's rows still, and snappy reads how much it writes a second time, after it was found to fit. */
+/* A copy of the content, where it does not lie here or is not to be read twice: a writer of this machine may reach the arena's rows still, and snappy reads
+ * how much it writes a second time, after it was found to fit. *out NULL: it is read where it lies. */
+static rv_code take_content(const rv_encoded_chunk *encoded, const rv_encoded *tensor, rv_buf **out, rv_error *err)
+{
+  const rv_chunk *chunk = &encoded->chunk;
+  if (tensor->dtype == RV_STRING)
+    return chunk->spilled > 0 ? rv_chunk_bring(chunk, tensor->content, tensor->content_size, err) : RV_OK;
+  if (chunk->spilled > 0) return rv_chunk_read_back(chunk, tensor->content, tensor->content_size, out, err);
+  if (!rv_buf_is_lendable(encoded->owner) || rv_encoded_raw(tensor) != NULL) return RV_OK;
+  *out = rv_buf_copy(tensor->content, tensor->content_size);
+  return *out == NULL ? rv_fail_memory(err, tensor->content_size) : RV_OK;
+}
+
 static rv_code decode_into(const rv_encoded_chunk *encoded, rv_encoded *tensor, rv_buf *out, size_t bytes, rv_error *err)
 {
   rv_buf *own = NULL;
-  if (tensor->dtype != RV_STRING && rv_buf_is_lendable(encoded->owner) && rv_encoded_raw(tensor) == NULL) {
-    own = rv_buf_copy(tensor->content, tensor->content_size);
-    if (own == NULL) return rv_fail_memory(err, tensor->content_size);
-    tensor->content = own->data;
-  }
-  rv_code code = rv_decode(tensor, out->data, bytes, err);
+  rv_code code = take_content(encoded, tensor, &own, err);
+  if (code != RV_OK) return code;
+  if (own != NULL) tensor->content = own->data;
+  code = rv_decode(tensor, out->data, bytes, err);
   rv_buf_unref(own);
   if (code == RV_OK) out->size = bytes;
   return code;

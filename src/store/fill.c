@@ -161,7 +161,7 @@ static const uint8_t *rows_of(const rv_item *item, const rv_slice *slice, const 
   const rv_chunk *chunk = slice->chunk == NULL ? ((const rv_hold *)item->data)->chunk : slice->chunk;
   const int64_t row = slice->offset + (slice->chunk == NULL ? item->base_row : 0);
   *lane = &chunk->lanes[slice->tensor];
-  return (*lane)->base == NULL || rv_chunk_is_spilled(chunk) ? NULL : (*lane)->base + (size_t)row * (*lane)->stride;
+  return (*lane)->base == NULL ? NULL : (*lane)->base + (size_t)row * (*lane)->stride;
 }
 
 /* What copying the item slice by slice costs; its rows are fetched. More than `most`: that, or something of it is not in place. */
@@ -184,7 +184,7 @@ static size_t odd_steps(const rv_table *table, const rv_item *item, size_t most)
 static bool is_planned(rv_table *table, uint16_t number, const rv_item *item)
 {
   rv_hold *hold = item->data;
-  return item->template_number == number && !rv_chunk_is_spilled(hold->chunk) && hold_fits(table, hold);
+  return item->template_number == number && hold_fits(table, hold);
 }
 
 /* How many of the slots' items, from the first on, can be copied; their rows are fetched. *odd: steps for those that lie otherwise than

@@ -2,13 +2,11 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/copy_ahead.h"
 #include "base/error.h"
 #include "base/fetches.h"
 #include "base/small_copies.h"
-#include "store/memory.h"
 #include "store/row_plan.h"
 #include "store/tally.h"
 #include "store/trajectory_parts.h"
@@ -20,8 +18,7 @@ enum {
   MANY_ROWS = 64,           /* small ones: so many are taken apart together */
   TOGETHER_BYTES = 1 << 19, /* of a batch: worth waking somebody for */
   PIECES = 64,              /* of a batch, at most */
-  PIECE_BYTES = 24 << 10,   /* at least */
-  ASKED_BATCHES = 63        /* whose rows are asked for until it is looked again whether that is of use */
+  PIECE_BYTES = 24 << 10    /* at least */
 };
 
 /* ---- copying ---- */
@@ -338,42 +335,6 @@ static size_t bytes_of_item(const rv_gathering *g)
   return bytes;
 }
 
-/* ---- what lies in a file ---- */
-
-/* Of chunks that have moved to a file (cold.h) all rows are asked for before the first is read, so that the disk has them to do together and
- * each in one piece; what the system has in its cache it only finds there. */
-static void ask_for_cold(const rv_draw *draws, size_t n)
-{
-  for (size_t i = 0; i < n; i++) {
-    const rv_trajectory *trajectory = draws[i].trajectory;
-    for (uint32_t k = 0; k < trajectory->num_slices; k++) {
-      const rv_slice *slice = &trajectory->slices[k];
-      const rv_chunk *chunk = slice->chunk == NULL ? draws[i].chunk : slice->chunk;
-      if (!rv_chunk_is_spilled(chunk)) continue;
-      rv_chunk_ask_for_rows(chunk, slice->tensor, slice->offset + (slice->chunk == NULL ? draws[i].base_row : 0), slice->length);
-    }
-  }
-}
-
-/* The account of a store that spills; else NULL. */
-static rv_memory *spilling(const rv_draw *draw)
-{
-  const rv_slice *slice = draw->trajectory->slices;
-  const rv_chunk *chunk = draw->trajectory->num_slices == 0 ? NULL : slice->chunk == NULL ? draw->chunk : slice->chunk;
-  rv_memory *account = chunk == NULL ? NULL : atomic_load_explicit(&chunk->account, memory_order_relaxed);
-  return account != NULL && rv_memory_spills(account) ? account : NULL;
-}
-
-/* Reads from disks that this thread has waited for. */
-static long disk_waits(void)
-{
-#ifdef RUSAGE_THREAD
-  struct rusage used;
-  if (getrusage(RUSAGE_THREAD, &used) == 0) return used.ru_majflt;
-#endif
-  return 0;
-}
-
 rv_code rv_draws_gather_all(const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs, size_t num_columns,
                             rv_error *err)
 {
@@ -408,22 +369,12 @@ static rv_code gather_together(rv_crew *crew, const rv_draw *draws, size_t n, co
   return (rv_code)atomic_load(&g.code);
 }
 
-/* Asking costs a system call a row, which is much where the system has them all: so it is only done for a while after a batch without it had to
- * wait for the disk. */
 rv_code rv_draws_gather_together(rv_crew *crew, const rv_draw *draws, size_t n, const int64_t *lengths, void *const *outs,
                                  size_t num_columns, rv_error *err)
 {
-  rv_memory *account = n == 0 ? NULL : spilling(&draws[0]);
-  if (account == NULL) return gather_together(crew, draws, n, lengths, outs, num_columns, err);
-  unsigned ahead = atomic_load_explicit(&account->ask_ahead, memory_order_relaxed);
-  if (ahead > 0) {
-    atomic_store_explicit(&account->ask_ahead, ahead - 1, memory_order_relaxed);
-    ask_for_cold(draws, n);
-    return gather_together(crew, draws, n, lengths, outs, num_columns, err);
-  }
-  long before = disk_waits();
+  const rv_cold_reading reading = rv_draws_begin_reading(draws, n);
   rv_code code = gather_together(crew, draws, n, lengths, outs, num_columns, err);
-  if (disk_waits() > before) atomic_store_explicit(&account->ask_ahead, ASKED_BATCHES, memory_order_relaxed);
+  rv_draws_end_reading(&reading);
   return code;
 }
 
@@ -446,7 +397,8 @@ bool rv_draw_is_raw(const rv_draw *draw)
   for (uint32_t i = 0; i < draw->trajectory->num_slices; i++) {
     rv_slice slice = rv_draw_slice(draw, i);
     const rv_lane *lane = &slice.chunk->lanes[slice.tensor];
-    if (lane->base == NULL && lane->row_bytes > 0 && slice.length > 0) return false;
+    if (lane->base == NULL && lane->row_bytes > 0 && slice.length > 0 && !rv_chunk_is_raw(slice.chunk, slice.tensor))
+      return false;
   }
   return true;
 }

@@ -2,7 +2,7 @@
  * and those that do the work (CMakeLists.txt). */
 #include "store/audit_testing.h"
 #include "store/chunk_parts.h"
-#include "store/cold.h"
+#include "store/cold_testing.h"
 #include "store/table_parts.h"
 #include "store/testing.h"
 
@@ -93,11 +93,7 @@ static void looking_for_cold_chunks_counts_the_items_that_share_them(void **stat
   for (size_t i = 0; i < COLD; i++)
     for (size_t k = 0; k < i; k++) assert_ptr_not_equal(cold[i].chunk, cold[k].chunk);
   watch(table);
-  for (size_t i = 0; i < COLD; i++) {
-    cold[i].place = rv_buf_new(cold[i].size);
-    memcpy(cold[i].place->data, cold[i].bytes, cold[i].size);
-    cold[i].place->size = cold[i].size;
-  }
+  for (size_t i = 0; i < COLD; i++) cold[i].place = rv_test_place(cold[i].bytes, cold[i].size);
   assert_true(rv_table_move_cold(table, cold, COLD) > 0);
   assert_true(watched.holds >= COLD / 2);
   audit_table(table);

@@ -2,7 +2,7 @@
  * those that give the lock back and that make and end holds of chunks (CMakeLists.txt): they count, and let others in between two holds. */
 #include "store/audit_testing.h"
 #include "store/chunk_parts.h"
-#include "store/cold.h"
+#include "store/cold_testing.h"
 #include "store/table_parts.h"
 #include "store/testing.h"
 
@@ -479,11 +479,7 @@ static void move_to_a_file(void)
 {
   rv_cold cold[8];
   size_t n = rv_table_take_cold(w.table, cold, 8, SIZE_MAX);
-  for (size_t i = 0; i < n; i++) {
-    cold[i].place = rv_buf_new(cold[i].size);
-    memcpy(cold[i].place->data, cold[i].bytes, cold[i].size);
-    cold[i].place->size = cold[i].size;
-  }
+  for (size_t i = 0; i < n; i++) cold[i].place = rv_test_place(cold[i].bytes, cold[i].size);
   rv_table_move_cold(w.table, cold, n);
 }
 

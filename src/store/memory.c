@@ -21,6 +21,7 @@ rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err)
   atomic_init(&memory->spills, false);
   atomic_init(&memory->spill_fault, 0);
   atomic_init(&memory->all_spilled, false);
+  atomic_init(&memory->told_lost, false);
   atomic_init(&memory->spilled, 0);
   atomic_init(&memory->ask_ahead, 0);
   atomic_init(&memory->writers, 0);

@@ -30,6 +30,7 @@ typedef struct rv_memory {
   atomic_bool has_spill;          /* somebody takes them there */
   atomic_int spill_fault;         /* errno of what keeps them from it; 0: nothing does */
   atomic_bool all_spilled;        /* memory was short, and nothing found that may move there */
+  atomic_bool told_lost;          /* the log was told that chunks cannot be read there (compact.c) */
   atomic_uint ask_ahead;          /* batches whose rows are asked for before they are read from the spill's file (gather.c) */
   atomic_size_t spilled;          /* bytes that lie there: not in `bytes` */
   atomic_size_t writers;          /* of this process: each fills segments of its own */

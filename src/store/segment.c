@@ -24,12 +24,13 @@ typedef struct rv_segment {
   size_t row_bytes; /* of all columns */
   size_t data_bytes, books_bytes;
   uint8_t *data;
-  rv_buf *spare;       /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
-  bool for_once;       /* the spare is not used again */
-  bool by_rows;        /* see interleaved_below */
-  bool is_joined;      /* see joined.h */
-  uint32_t kept;       /* rv_joined_keep */
-  string_block *arena; /* the writer's */
+  const size_t *offsets; /* in the data, of each column's first row */
+  rv_buf *spare;         /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
+  bool for_once;         /* the spare is not used again */
+  bool by_rows;          /* see interleaved_below */
+  bool is_joined;        /* see joined.h */
+  uint32_t kept;         /* rv_joined_keep */
+  string_block *arena;   /* the writer's */
   atomic_size_t arena_bytes;
 } rv_segment;
 
@@ -166,7 +167,7 @@ rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t c
   size_t num_sizes = 0;
   rv_code code = check_specs(columns, num_columns, capacity, &num_sizes, err);
   if (code != RV_OK) return code;
-  /* Room for the offsets stands behind the shapes; they are needed only here. */
+  /* Room for the offsets stands behind the shapes. */
   size_t books = rv_chunk_books_size(sizeof(rv_segment), num_columns, num_sizes + num_columns);
   rv_segment *segment = malloc(books);
   if (segment == NULL) return rv_fail_memory(err, books);
@@ -178,6 +179,7 @@ rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t c
   segment->is_joined = false;
   segment->kept = 0;
   segment->books_bytes = books;
+  segment->offsets = offsets;
   segment->arena = NULL;
   atomic_init(&segment->arena_bytes, 0);
   code = describe_columns(chunk, columns, shapes, err);
@@ -257,14 +259,25 @@ bool rv_segment_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *si
   return !chunk->has_strings && segment->spare == NULL;
 }
 
-void rv_segment_move(rv_chunk *chunk, rv_buf *owned_place, rv_moved *old)
+void rv_segment_move(rv_chunk *chunk, rv_cold_place *owned_place, rv_moved *old)
 {
   rv_segment *segment = segment_of(chunk);
   *old = (rv_moved){.block = segment->data, .size = segment->data_bytes};
   for (uint32_t i = 0; i < chunk->num_columns; i++)
-    chunk->lanes[i].base = owned_place->data + (chunk->lanes[i].base - segment->data);
-  segment->data = owned_place->data;
-  segment->spare = owned_place;
+    if (chunk->lanes[i].row_bytes > 0) chunk->lanes[i].base = NULL;
+  segment->data = owned_place->buf.data;
+  segment->spare = &owned_place->buf;
+}
+
+const rv_cold_place *rv_segment_place(const rv_chunk *chunk)
+{
+  return (const rv_cold_place *)(const void *)segment_of_const(chunk)->spare;
+}
+
+const uint8_t *rv_segment_rows_there(const rv_chunk *chunk, size_t column)
+{
+  const rv_segment *segment = segment_of_const(chunk);
+  return segment->data + segment->offsets[column];
 }
 
 bool rv_segment_reuse(rv_chunk *chunk, const rv_chunk_meta *meta)
@@ -443,6 +456,19 @@ static void clear_rows(rv_segment *segment, size_t column, int64_t to, int64_t c
   for (int64_t row = to; row < to + count; row++) memset(row_at(segment, column, row), 0, lane->row_bytes);
 }
 
+/* The same rows of another chunk that lies elsewhere. */
+static rv_code copy_in_cold(rv_segment *segment, size_t column, int64_t to, const rv_chunk *from, int64_t first, int64_t rows,
+                            rv_error *err)
+{
+  const size_t row_bytes = from->lanes[column].row_bytes;
+  rv_buf *copy = rv_buf_new(row_bytes * (size_t)rows);
+  if (copy == NULL) return rv_fail_memory(err, row_bytes * (size_t)rows);
+  rv_code code = rv_chunk_read_rows(from, column, first, rows, copy->data, err);
+  if (code == RV_OK) code = copy_in(segment, column, to, copy->data, row_bytes, (size_t)rows, err);
+  rv_buf_unref(copy);
+  return code;
+}
+
 rv_code rv_segment_copy_rows(rv_chunk *segment, int64_t to, rv_chunk *from, int64_t first, int64_t count, rv_error *err)
 {
   for (uint32_t i = 0; i < segment->num_columns; i++) {
@@ -452,8 +478,9 @@ rv_code rv_segment_copy_rows(rv_chunk *segment, int64_t to, rv_chunk *from, int6
     if (rows < 0) rows = 0;
     if (rows < count) clear_rows(segment_of(segment), i, to + rows, count - rows);
     if (rows == 0) continue;
-    rv_code code =
-        copy_in(segment_of(segment), i, to, lane->base + (size_t)first * lane->stride, lane->stride, (size_t)rows, err);
+    rv_code code = lane->base == NULL ? copy_in_cold(segment_of(segment), i, to, from, first, rows, err)
+                                      : copy_in(segment_of(segment), i, to, lane->base + (size_t)first * lane->stride,
+                                                lane->stride, (size_t)rows, err);
     if (code != RV_OK) return code;
   }
   return RV_OK;

@@ -459,6 +459,11 @@ void rv_draw_release(rv_draw *draw)
   draw->chunk = NULL;
 }
 
+void rv_draw_name_lost(const rv_draw *draw, rv_code code, rv_error *err)
+{
+  if (code == RV_DATA_LOSS) rv_error_prefix(err, "item %llu", (unsigned long long)draw->key);
+}
+
 rv_code rv_draw_copy_column(const rv_draw *draw, uint32_t column, void *out, rv_error *err)
 {
   if (column >= draw->trajectory->num_columns)
@@ -471,6 +476,7 @@ rv_code rv_draw_copy_column(const rv_draw *draw, uint32_t column, void *out, rv_
     rv_code code = rv_chunk_copy_rows(slice.chunk, slice.tensor, slice.offset, slice.length, at, err);
     if (code != RV_OK) {
       rv_error_prefix(err, "column %u", (unsigned)column);
+      rv_draw_name_lost(draw, code, err);
       return code;
     }
     at += (size_t)slice.length * spec->spec->row_bytes;

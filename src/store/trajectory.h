@@ -102,7 +102,10 @@ static inline rv_slice rv_draw_slice(const rv_draw *draw, uint32_t index)
   return slice;
 }
 
-/* Copies a column's rows one after another into out (row bytes x length). */
+/* Copies a column's rows one after another into out (row bytes x length). RV_DATA_LOSS names the item. */
 rv_code rv_draw_copy_column(const rv_draw *draw, uint32_t column, void *out, rv_error *err);
+
+/* Puts the item's key before a sentence of RV_DATA_LOSS; of another code nothing. */
+void rv_draw_name_lost(const rv_draw *draw, rv_code code, rv_error *err);
 
 #endif

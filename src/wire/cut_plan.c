@@ -55,7 +55,8 @@ static rv_code find_rows(rv_cut_column *column, rv_chunk *chunk, size_t index, i
 {
   int64_t have = rv_chunk_num_rows(chunk, index) - first;
   rv_encoded encoded;
-  const uint8_t *raw = have >= count && rv_chunk_encoded(chunk, index, &encoded) ? rv_encoded_raw(&encoded) : NULL;
+  const bool is_here = have >= count && !rv_chunk_is_spilled(chunk);
+  const uint8_t *raw = is_here && rv_chunk_encoded(chunk, index, &encoded) ? rv_encoded_raw(&encoded) : NULL;
   if (raw != NULL) { /* at any alignment, which rows_in_place does not give */
     column->rows = raw + (size_t)first * column->spec->row_bytes;
     column->stride = column->spec->row_bytes;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "store/chunk_parts.h"
 
 enum { FEW_CHUNKS = 8, FEW_SLICES = 32, LINEAR_CHUNKS = 16, CUT_MIN_BYTES = 512 };
 
@@ -65,10 +66,8 @@ static void widen(rv_draw_range *range, const rv_slice *slice)
 
 static bool all_raw(const rv_chunk *chunk)
 {
-  for (size_t i = 0; i < rv_chunk_num_columns(chunk); i++) {
-    rv_encoded encoded;
-    if (!rv_chunk_encoded(chunk, i, &encoded) || rv_encoded_raw(&encoded) == NULL) return false;
-  }
+  for (size_t i = 0; i < rv_chunk_num_columns(chunk); i++)
+    if (!rv_chunk_is_raw(chunk, i)) return false;
   return true;
 }
 

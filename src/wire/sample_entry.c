@@ -129,7 +129,13 @@ static rv_code write_whole(rv_pieces *out, rv_chunk *chunk, rv_writer_buf *scrat
   rv_put_header(scratch, 2, size);
   rv_code code = rv_writer_buf_flush(scratch, out, err);
   if (code != RV_OK) return code;
-  code = size < SHARE_BYTES ? rv_pieces_copy(out, wire, size) : rv_pieces_share(out, owner, wire, size);
+  if (rv_chunk_is_spilled(chunk)) {
+    code = rv_chunk_hold_wire(chunk, &wire, &size, &owner, err);
+    if (code != RV_OK) return code;
+    code = rv_pieces_give(out, owner, wire, size);
+  } else {
+    code = size < SHARE_BYTES ? rv_pieces_copy(out, wire, size) : rv_pieces_share(out, owner, wire, size);
+  }
   return code == RV_OK ? RV_OK : rv_fail_memory(err, size);
 }
 
@@ -187,6 +193,7 @@ rv_code rv_sample_entry_serialize(rv_pieces *out, const rv_draw *draw, const cha
   code = plan_chunks(&plan, &ranges, first_chunk, max_bytes, err);
   if (code == RV_OK) code = write_entry(out, &plan, draw, table, &ranges, err);
   if (code == RV_OK) *next_chunk = plan.next;
+  rv_draw_name_lost(draw, code, err);
   plan_fini(&plan);
   rv_draw_ranges_fini(&ranges);
   return code;

@@ -263,11 +263,26 @@ static rv_code gather_small(const pack_plan *plan, rv_error *err)
   return code;
 }
 
+/* Of rows that lie in a spill's file: the message is read when no error of the disk can be told any more. */
+static rv_code read_slice(rv_pieces *out, const rv_slice *slice, size_t bytes, rv_error *err)
+{
+  rv_buf *rows = rv_buf_new(bytes);
+  if (rows == NULL) return rv_fail_memory(err, bytes);
+  rv_code code = rv_chunk_copy_rows(slice->chunk, slice->tensor, slice->offset, slice->length, rows->data, err);
+  if (code != RV_OK) {
+    rv_buf_unref(rows);
+    return code;
+  }
+  rows->size = bytes;
+  return rv_pieces_give(out, rows, rows->data, bytes) == RV_OK ? RV_OK : rv_fail_memory(err, bytes);
+}
+
 /* One slice's rows: by reference if they are large and lie together, copied otherwise. */
 static rv_code share_slice(rv_pieces *out, const rv_slice *slice, rv_error *err)
 {
   const rv_lane *lane = &slice->chunk->lanes[slice->tensor];
   size_t row_bytes = lane->row_bytes, n = (size_t)slice->length, bytes = row_bytes * n;
+  if (lane->base == NULL) return read_slice(out, slice, bytes, err);
   const uint8_t *rows = lane->base + (size_t)slice->offset * lane->stride;
   rv_code code = RV_OK;
   if (bytes >= SHARE_BYTES && (n == 1 || lane->stride == row_bytes)) {
@@ -289,6 +304,7 @@ static rv_code share_large(rv_pieces *out, const pack_plan *plan, uint32_t colum
     for (uint32_t s = 0; s < shown->num_slices && code == RV_OK; s++) {
       rv_slice slice = rv_draw_slice(draw, shown->first_slice + s);
       if (slice.length > 0) code = share_slice(out, &slice, err);
+      rv_draw_name_lost(draw, code, err);
     }
   }
   return code;
