@@ -70,6 +70,12 @@ static void note_result(rv_spill *spill, int error)
   spill->failed = error != 0;
 }
 
+static void give_back(rv_cold *cold)
+{
+  if (cold->place != NULL) rv_buf_unref(&cold->place->buf);
+  cold->place = NULL;
+}
+
 /* Some of the table's coldest chunks; how many bytes of memory were won. Where there is no room for one there may be for another. */
 static size_t spill_some(rv_spill *spill, rv_table *table)
 {
@@ -84,7 +90,9 @@ static size_t spill_some(rv_spill *spill, rv_table *table)
     else
       error = errno;
   }
-  if (n > 0) note_result(spill, put > 0 ? 0 : error);
+  const int lost = put > 0 ? rv_spill_file_settle(spill->file) : 0;
+  for (size_t i = 0; lost != 0 && i < n; i++) give_back(&cold[i]);
+  if (n > 0) note_result(spill, lost != 0 ? lost : put > 0 ? 0 : error);
   return rv_table_move_cold(table, cold, n);
 }
 

@@ -215,6 +215,17 @@ static rv_range *put_below(rv_spill_file *file, const uint8_t *bytes, size_t siz
   return range;
 }
 
+/* Its being on the disk when the power fails is of no use, so nothing is flushed there. */
+int rv_spill_file_settle(rv_spill_file *file)
+{
+#ifdef SYNC_FILE_RANGE_WRITE
+  const unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  if (sync_file_range(file->fd, 0, 0, all) == 0) return 0;
+  if (errno != ENOSYS && errno != EINVAL && errno != ESPIPE) return errno;
+#endif
+  return fsync(file->fd) == 0 || errno == EINVAL ? 0 : errno;
+}
+
 /* ---- reading them ---- */
 
 static int read_place(const rv_cold_place *cold, const uint8_t *from, void *to, size_t size)

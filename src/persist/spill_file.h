@@ -20,6 +20,9 @@ void rv_spill_file_close(rv_spill_file *file);
 /* Writes the bytes to a place, which lies as they do with regard to 16 bytes. NULL, with errno: rv_spill_is_full of it where max_bytes or the disk leaves no
  * room for them, which there may be for fewer bytes, or what the system says. One thread at a time. */
 rv_cold_place *rv_spill_file_put(rv_spill_file *file, const uint8_t *bytes, size_t size);
+/* Waits until the disk has taken what was put: what is in the system's cache alone may yet be lost, and nobody would be told. 0, or an errno: then what was put since
+ * the last time may not be read back. */
+int rv_spill_file_settle(rv_spill_file *file);
 /* Of an errno: the file may not grow, by the disk, a quota or the system's limit for a file. What it has already can still be written to. */
 bool rv_spill_is_full(int error);
 
