@@ -16,6 +16,7 @@
 #include "base/maker.h"
 #include "base/off_streams.h"
 #include "persist/file_cache.h"
+#include "persist/files.h"
 #include "persist/ranges.h"
 
 enum { ALIGNMENT = RV_RANGE_UNIT };
@@ -215,15 +216,12 @@ static rv_range *put_below(rv_spill_file *file, const uint8_t *bytes, size_t siz
   return range;
 }
 
-/* Its being on the disk when the power fails is of no use, so nothing is flushed there. */
+/* Its being there when the power fails is of no use, so its length and where it lies are not waited for. */
 int rv_spill_file_settle(rv_spill_file *file)
 {
-#ifdef SYNC_FILE_RANGE_WRITE
-  const unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-  if (sync_file_range(file->fd, 0, 0, all) == 0) return 0;
-  if (errno != ENOSYS && errno != EINVAL && errno != ESPIPE) return errno;
-#endif
-  return fsync(file->fd) == 0 || errno == EINVAL ? 0 : errno;
+  if (rv_files_of_system.push(NULL, file->fd, 0, 0, true) == 0) return 0;
+  if (errno != ENOSYS && errno != EINVAL) return errno;
+  return fsync(file->fd) == 0 ? 0 : errno;
 }
 
 /* ---- reading them ---- */
