@@ -6,6 +6,7 @@
 #ifndef REVERIE_CHECKPOINT_H
 #define REVERIE_CHECKPOINT_H
 
+#include "reverie/spill.h"
 #include "reverie/store.h"
 
 #ifdef __cplusplus
@@ -59,12 +60,17 @@ typedef struct rv_checkpoint_progress {
   int64_t bytes_written; /* saving, in files so far */
 } rv_checkpoint_progress;
 
-/* Asked every few hundred items and every few megabytes; false ends it with RV_CANCELLED. Called without locks, on the thread that saves or restores;
- * with the checkpointer that does, nothing can be saved from there (RV_FAILED_PRECONDITION). */
 typedef struct rv_checkpoint_watch {
   size_t size; /* sizeof(rv_checkpoint_watch) */
+  /* Asked every few hundred items and every few megabytes; false ends it with RV_CANCELLED. NULL: nobody is. Called without locks, on the thread that saves
+   * or restores; with the checkpointer that does, nothing can be saved from there (RV_FAILED_PRECONDITION). */
   bool (*go_on)(void *context, const rv_checkpoint_progress *progress);
   void *context;
+  /* For restoring (rv_journal_recover, too): the spill that the store gets before anything is loaded into it, so that what is more than its memory_limit has
+   * room. NULL: none; a spill that is begun later finds all of it in memory. *spilled is the caller's to free, as rv_spill_new's; NULL after an
+   * error, which may be rv_spill_new's. */
+  const rv_spill_config *spill;
+  rv_spill **spilled;
 } rv_checkpoint_watch;
 
 /* Writes a checkpoint and returns its absolute path (the caller's to free(); `path` may be NULL). Blocks until it is on the disk.

@@ -7,7 +7,7 @@
  * Where the file can take no more, inserts wait for memory as they would without it, and say so; nothing is lost.
  *
  * The file has no name from its first moment on, so that nothing is left when the process ends, however it does. Its content is worth nothing
- * then: what is to last is a checkpoint's or a journal's business. */
+ * then: what is to last is a checkpoint's or a journal's business. A store that is restored from these gets its spill by rv_checkpoint_watch. */
 #ifndef REVERIE_SPILL_H
 #define REVERIE_SPILL_H
 

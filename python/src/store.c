@@ -84,17 +84,21 @@ static int parse_table(scratch *s, PyObject *given, rv_table_config *out)
 }
 
 /* Empty, or with what was saved, and with what the journal (path NULL: none) says happened since. */
-static int make(store_object *self, const rv_store_config *config, PyObject *checkpointer, const rv_journal_config *journal)
+static int make(store_object *self, const rv_store_config *config, PyObject *checkpointer, const rv_journal_config *journal,
+                const rv_spill_config *spill)
 {
   rv_error err;
   rv_code code;
   if (checkpointer == Py_None) {
     code = rv_store_new(config, &self->store, &err);
+    if (code == RV_OK && spill->path != NULL) code = rv_spill_new(spill, self->store, &self->spill, &err);
     if (code != RV_OK) core_raise(self->state, &err);
     return code == RV_OK ? 0 : -1;
   }
   checkpoint_wait wait;
   checkpoint_wait_begin(&wait, RV_FOREVER);
+  if (spill->path != NULL) wait.watch.spill = spill;
+  wait.watch.spilled = &self->spill;
   rv_checkpointer *from = ((checkpointer_object *)checkpointer)->checkpointer;
   code = journal->path == NULL ? rv_checkpointer_restore(from, config, &wait.watch, &self->store, NULL, &err)
                                : rv_journal_recover(journal, from, config, &wait.watch, &self->store, &self->journal, &err);
@@ -125,18 +129,6 @@ static int parse_seed(PyObject *given, uint64_t *out)
   if (given == Py_None) return 0;
   *out = PyLong_AsUnsignedLongLong(given);
   return PyErr_Occurred() == NULL ? 0 : -1;
-}
-
-static int begin_spill(store_object *self, const rv_spill_config *config)
-{
-  rv_error err;
-  rv_code code;
-  Py_BEGIN_ALLOW_THREADS
-  code = rv_spill_new(config, self->store, &self->spill, &err);
-  Py_END_ALLOW_THREADS
-  if (code == RV_OK) return 0;
-  core_raise(self->state, &err);
-  return -1;
 }
 
 static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -186,9 +178,8 @@ static PyObject *store_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                               .gather_threads = gather_threads,
                               .seed = given_seed == Py_None ? NULL : &seed,
                               .memory_limit = memory_limit < 0 ? 0 : (size_t)memory_limit};
-    ok = make(self, &config, checkpointer, &journaled) == 0;
     spill.max_bytes = spill_bytes < 0 ? 0 : (size_t)spill_bytes;
-    if (ok && spill.path != NULL) ok = begin_spill(self, &spill) == 0;
+    ok = make(self, &config, checkpointer, &journaled, &spill) == 0;
   }
   scratch_fini(&s);
   if (!ok) Py_CLEAR(self);

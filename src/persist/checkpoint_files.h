@@ -74,4 +74,13 @@ bool rv_checkpointer_has(const rv_checkpointer *checkpointer, const char *checkp
 /* Asks the watch, with a shorter struct where it is an older caller's. */
 rv_code rv_checkpoint_ask(const rv_checkpoint_watch *watch, const rv_checkpoint_progress *progress, rv_error *err);
 
+/* ---- for restoring (checkpoint_spill.c) ---- */
+
+/* The store is empty: it gets its spill, if one is wanted, in place of that which a store had before that came to nothing. */
+rv_code rv_checkpoint_begin_spill(const rv_checkpoint_watch *watch, rv_store *store, rv_error *err);
+void rv_checkpoint_drop_spill(const rv_checkpoint_watch *watch);
+/* Waits, as inserts do, while the store's memory is short and its spill makes room: for as long as the watch lets it. */
+rv_code rv_checkpoint_await_spill(const rv_checkpoint_watch *watch, const rv_checkpoint_progress *progress, rv_store *store,
+                                  rv_error *err);
+
 #endif

@@ -189,6 +189,8 @@ static rv_code make_store(loading *work, rv_error *err)
     return err != NULL ? err->code : code;
   }
   rv_store_drop_key_seed(work->store);
+  code = rv_checkpoint_begin_spill(work->source->watch, work->store, err);
+  work->not_its_fault = code != RV_OK;
   for (size_t i = 0; i < work->num_tables && code == RV_OK; i++) {
     const char *name = work->tables[i].record.name;
     code = rv_store_find_named(work->store, name, &work->tables[i].table, err);
@@ -316,7 +318,7 @@ static rv_code restore_item(loading *work, rv_table *table, const rv_wire_item *
   code = rv_table_restore_item(table, &restored, item->naming, err);
   rv_trajectory_unref(restored.trajectory);
   work->progress.items++;
-  return code;
+  return code == RV_OK ? rv_checkpoint_await_spill(work->source->watch, &work->progress, work->store, err) : code;
 }
 
 /* `table` NULL: the one that the item names. */
@@ -409,6 +411,7 @@ static void fini(loading *work)
   rv_record_reader_free(work->reader);
   rv_chunk_files_fini(&work->own_files);
   rv_loaded_chunks_fini(&work->chunks);
+  if (work->store != NULL) rv_checkpoint_drop_spill(work->source->watch);
   rv_store_unref(work->store);
   free(work->tables);
   free(work->configs);

@@ -146,7 +146,12 @@ static rv_code begin_empty(const restoring *work, rv_error *err)
   if (!work->for_journal && !checkpointer->fresh)
     rv_log(&checkpointer->env, RV_LOG_WARNING, "begins empty: %s %s; if there should be one, is its volume mounted?",
            checkpointer->path, rv_checkpointer_lacks(checkpointer));
-  return rv_store_new(work->source.config, work->out, err);
+  rv_code code = rv_store_new(work->source.config, work->out, err);
+  if (code == RV_OK) code = rv_checkpoint_begin_spill(work->source.watch, *work->out, err);
+  if (code == RV_OK) return RV_OK;
+  rv_store_unref(*work->out);
+  *work->out = NULL;
+  return code;
 }
 
 rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_config *config, const rv_checkpoint_watch *watch,

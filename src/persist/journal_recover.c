@@ -109,6 +109,7 @@ static void fini(recovery *work)
   rv_segment_list_fini(&work->others);
   rv_journal_writers_fini(&work->writers);
   free(work->held);
+  if (work->store != NULL) rv_checkpoint_drop_spill(work->watch);
   rv_store_unref(work->store);
   if (work->made) /* for nothing: whoever puts the journal there finds the place as it was */
     rv_journal_lock_remove(work->lock, work->dir);
@@ -159,7 +160,7 @@ static rv_code replay_one(reading *all, const rv_group_header *group, rv_span re
   }
   rv_code code = rv_journal_replay_group(all->replay, records, all->lost_groups > 0, err);
   if (code != RV_OK) rv_error_prefix(err, "segment %" PRIu64 ", group %" PRIu64, segment, group->number);
-  return code;
+  return code == RV_OK ? rv_checkpoint_await_spill(all->work->watch, &progress, all->work->store, err) : code;
 }
 
 static rv_code read_groups(reading *all, rv_error *err)

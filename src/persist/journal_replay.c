@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "persist/joined_episodes.h"
+#include "store/chunk_parts.h"
 #include "store/cold.h"
 #include "store/replay.h"
 #include "wire/chunk_forms.h"
@@ -62,7 +63,7 @@ rv_code rv_journal_replay_new(rv_store *store, uint64_t snapshot, const bool *he
 
 static void forget_chunks(rv_journal_replay *replay)
 {
-  for (size_t i = 0; i < replay->num_chunks; i++) rv_chunk_unref(replay->chunks[i].chunk);
+  for (size_t i = 0; i < replay->num_chunks; i++) rv_chunk_end_keeping(replay->chunks[i].chunk);
   replay->num_chunks = 0;
   rv_map_clear(&replay->by_key);
 }
@@ -211,12 +212,13 @@ static rv_code use_done(rv_journal_replay *replay, rv_span body, rv_error *err)
 
 /* ---- chunks ---- */
 
-static rv_code keep_chunk(rv_journal_replay *replay, const rv_chunk_place *owned_place, rv_error *err)
+static rv_code keep_chunk(rv_journal_replay *replay, const rv_chunk_place *place, rv_error *err)
 {
-  const uint32_t *number = rv_map_get(&replay->by_key, owned_place->key);
+  const uint32_t *number = rv_map_get(&replay->by_key, place->key);
   if (number != NULL) {
-    rv_chunk_unref(replay->chunks[*number].chunk);
-    replay->chunks[*number] = *owned_place;
+    rv_chunk_end_keeping(replay->chunks[*number].chunk);
+    rv_chunk_keep(place->chunk);
+    replay->chunks[*number] = *place;
     return RV_OK;
   }
   if (replay->num_chunks == replay->chunks_capacity) {
@@ -228,11 +230,10 @@ static rv_code keep_chunk(rv_journal_replay *replay, const rv_chunk_place *owned
     }
   }
   if (replay->num_chunks == replay->chunks_capacity ||
-      rv_map_put(&replay->by_key, owned_place->key, (uint32_t)replay->num_chunks) != RV_OK) {
-    rv_chunk_unref(owned_place->chunk);
-    return rv_fail_memory(err, sizeof *owned_place);
-  }
-  replay->chunks[replay->num_chunks++] = *owned_place;
+      rv_map_put(&replay->by_key, place->key, (uint32_t)replay->num_chunks) != RV_OK)
+    return rv_fail_memory(err, sizeof *place);
+  rv_chunk_keep(place->chunk);
+  replay->chunks[replay->num_chunks++] = *place;
   return RV_OK;
 }
 
@@ -265,7 +266,9 @@ static rv_code use_chunk(rv_journal_replay *replay, rv_span body, rv_error *err)
   rv_code code = read_chunk(replay, body, &place, err);
   if (code != RV_OK) return code;
   if (!place.is_joined) rv_chunk_attach_cache(place.chunk, rv_store_decode_cache(replay->store));
-  return keep_chunk(replay, &place, err);
+  code = keep_chunk(replay, &place, err);
+  rv_chunk_unref(place.chunk);
+  return code;
 }
 
 static bool find_chunk(void *context, uint64_t key, rv_chunk_place *out)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "store/chunk_parts.h"
 #include "store/cold.h"
 #include "wire/messages.h"
 #include "wire/parse.h"
@@ -21,7 +22,7 @@ void rv_loaded_chunks_init(rv_loaded_chunks *all, uint64_t seed)
 
 void rv_loaded_chunks_fini(rv_loaded_chunks *all)
 {
-  for (size_t i = 0; i < all->count; i++) rv_chunk_unref(all->chunks[i]);
+  for (size_t i = 0; i < all->count; i++) rv_chunk_end_keeping(all->chunks[i]);
   free(all->chunks);
   rv_map_fini(&all->by_key);
   rv_warm_memory_fini(&all->memory);
@@ -60,10 +61,11 @@ static rv_code keep(rv_loaded_chunks *all, rv_chunk *owned_chunk, rv_chunk **add
   if (code == RV_OK && all->count >= UINT32_MAX) code = rv_fail(err, RV_DATA_LOSS, "more than 2^32 chunks");
   if (code == RV_OK && rv_map_put(&all->by_key, key, (uint32_t)all->count) != RV_OK)
     code = rv_fail_memory(err, sizeof(rv_map_entry));
-  if (code == RV_OK)
+  if (code == RV_OK) {
+    rv_chunk_keep(owned_chunk);
     *added = all->chunks[all->count++] = owned_chunk;
-  else
-    rv_chunk_unref(owned_chunk);
+  }
+  rv_chunk_unref(owned_chunk);
   return code;
 }
 

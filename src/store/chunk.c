@@ -30,6 +30,7 @@ int64_t *rv_chunk_books_init(rv_chunk *chunk, size_t size, size_t num_columns, c
   atomic_init(&chunk->account, NULL);
   atomic_init(&chunk->counted, 0);
   chunk->spilled = 0;
+  atomic_init(&chunk->kept, 0);
   chunk->steps = NULL;
   chunk->num_columns = (uint32_t)num_columns;
   chunk->is_segment = is_segment;
@@ -195,6 +196,18 @@ void rv_chunk_count(rv_chunk *chunk, rv_memory *memory)
     rv_memory_add(account, bytes - before);
   else if (bytes < before)
     rv_memory_take_away(account, before - bytes); /* two threads that looked at the same time */
+}
+
+void rv_chunk_keep(rv_chunk *chunk)
+{
+  rv_chunk_ref(chunk);
+  atomic_fetch_add(&chunk->kept, 1);
+}
+
+void rv_chunk_end_keeping(rv_chunk *chunk)
+{
+  atomic_fetch_sub(&chunk->kept, 1);
+  rv_chunk_unref(chunk);
 }
 
 bool rv_chunk_movable(const rv_chunk *chunk, const uint8_t **bytes, size_t *size)

@@ -29,6 +29,7 @@ struct rv_chunk {
   atomic_uint_least64_t held; /* where the first table that holds it finds its hold (holds.c); 0: none does */
   atomic_uint more_holds;     /* other tables that hold it */
   atomic_uint num_sparse;     /* of all these: those for which it is mostly dead */
+  atomic_uint kept;           /* references of those who only know it by its key (rv_chunk_keep) */
   rv_chunk_column *columns;
   _Atomic(rv_memory *) account; /* where its bytes are counted; NULL: nowhere yet */
   atomic_size_t counted;
@@ -58,6 +59,9 @@ void rv_chunk_ref_many(rv_chunk *chunk, size_t n);
 void rv_chunk_unref_many(rv_chunk *chunk, size_t n);
 /* False: it was the last reference, and is the caller's still, who drops it where freeing rows takes nobody's time. */
 bool rv_chunk_unref_unless_last(rv_chunk *chunk);
+/* A reference from which none of its bytes is read, until it is let go: it may move meanwhile (cold.h). */
+void rv_chunk_keep(rv_chunk *chunk);
+void rv_chunk_end_keeping(rv_chunk *chunk);
 /* How many tables hold it; others' may come and go meanwhile. */
 static inline unsigned rv_chunk_holds(const rv_chunk *chunk)
 {

@@ -52,7 +52,7 @@ static size_t refs_of(const rv_hold *hold)
 /* Does the table alone refer to it? Where others hold it, too, that is asked later. */
 static bool may_be_idle(const rv_hold *hold)
 {
-  return rv_chunk_refs(hold->chunk) == refs_of(hold) || rv_chunk_holds(hold->chunk) > 1;
+  return rv_chunk_refs(hold->chunk) == refs_of(hold) + atomic_load(&hold->chunk->kept) || rv_chunk_holds(hold->chunk) > 1;
 }
 
 static int steps_of(const rv_hold *hold)
@@ -149,7 +149,7 @@ size_t rv_table_leave_busy(rv_table *table, rv_store *store, rv_cold *cold, size
     if (rv_store_table(store, i) != table) look_at_shares(rv_store_table(store, i), false, cold, sharing, n);
   for (size_t i = 0; i < n; i++) {
     const bool shared = sharing[i].refs > 0;
-    if (!shared || (!sharing[i].busy && sharing[i].refs + 1 == rv_chunk_refs(cold[i].chunk)))
+    if (!shared || (!sharing[i].busy && sharing[i].refs + 1 + atomic_load(&cold[i].chunk->kept) == rv_chunk_refs(cold[i].chunk)))
       cold[left++] = cold[i];
     else
       rv_chunk_unref(cold[i].chunk);
@@ -198,7 +198,7 @@ static size_t find_holds(rv_table *table, const rv_cold *cold, rv_table **tables
 /* Do these tables and the mover alone refer to the chunk? */
 static bool are_idle(const rv_cold *cold, rv_hold *const *holds, size_t n)
 {
-  size_t refs = 1;
+  size_t refs = 1 + atomic_load(&cold->chunk->kept);
   for (size_t i = 0; i < n; i++) {
     if (!is_quiet(holds[i])) return false;
     refs += refs_of(holds[i]);

@@ -103,6 +103,13 @@ static inline bool rv_memory_spills(const rv_memory *memory)
   return atomic_load_explicit(&memory->spills, memory_order_relaxed);
 }
 
+/* Is it short, and makes somebody room? */
+static inline bool rv_memory_awaits_spill(const rv_memory *memory)
+{
+  return rv_memory_used(memory) > rv_memory_limit(memory) / 16 * 15 && atomic_load(&memory->has_spill) &&
+         !atomic_load(&memory->all_spilled) && atomic_load(&memory->spill_fault) == 0;
+}
+
 /* What waits to get in must not stop the tables for ever: a quarter of the limit is its share, and the rest theirs whatever is on the way. */
 enum { RV_MEMORY_WAY = 4 };
 static inline size_t rv_memory_for_the_way(const rv_memory *memory)

@@ -55,8 +55,10 @@ static void give_back_memory(void)
 
 /* Empty, or with what was saved, and with what the journal says happened since. */
 static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, const rv_env *env, rv_store **out,
-                          rv_journal **journal, rv_error *err)
+                          rv_journal **journal, rv_spill **spill, rv_error *err)
 {
+  const rv_spill_config spilled = {
+      .size = sizeof spilled, .path = all->spill_path, .max_bytes = (size_t)all->spill_max_bytes, .env = env};
   rv_store_config config = {.size = sizeof config,
                             .env = env,
                             .tables = all->tables,
@@ -64,7 +66,8 @@ static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, co
                             .max_decode_cache_bytes = (size_t)all->max_decode_cache_bytes,
                             .memory_limit = (size_t)all->memory_limit,
                             .seed = all->seed};
-  const rv_checkpoint_watch watch = {.size = sizeof watch, .go_on = ending_go_on};
+  const rv_checkpoint_watch watch = {
+      .size = sizeof watch, .go_on = ending_go_on, .spill = spilled.path == NULL ? NULL : &spilled, .spilled = spill};
   const rv_journal_config journaled = {.size = sizeof journaled,
                                        .path = all->journal_path,
                                        .mode = all->journal_mode == 0 ? RV_JOURNAL_ALWAYS : (rv_journal_mode)all->journal_mode,
@@ -75,6 +78,7 @@ static rv_code make_store(const settings *all, rv_checkpointer *checkpointer, co
   rv_code code = checkpointer == NULL        ? rv_store_new(&config, out, err)
                  : all->journal_path != NULL ? rv_journal_recover(&journaled, checkpointer, &config, &watch, out, journal, err)
                                              : rv_checkpointer_restore(checkpointer, &config, &watch, out, NULL, err);
+  if (code == RV_OK && checkpointer == NULL && spilled.path != NULL) code = rv_spill_new(&spilled, *out, spill, err);
   if (checkpointer != NULL) give_back_memory();
   return code;
 }
@@ -272,17 +276,12 @@ static rv_code check(const settings *all, const rv_env *env, rv_checkpointer **c
 
 /* Until it has ended; the journal ends with it. Returns the exit status. */
 static int serve_store(const settings *all, const invocation *how, const rv_env *env, rv_checkpointer *checkpointer,
-                       rv_store *store, rv_journal *journal)
+                       rv_store *store, rv_journal *journal, rv_spill *spill)
 {
   int status = 1;
   rv_error err;
-  rv_spill *spill = NULL;
   rv_server *server = NULL;
-  const rv_spill_config spilled = {
-      .size = sizeof spilled, .path = all->spill_path, .max_bytes = (size_t)all->spill_max_bytes, .env = env};
-  if (spilled.path != NULL && rv_spill_new(&spilled, store, &spill, &err) != RV_OK) {
-    log_say(how->log, RV_LOG_ERROR, "%s", err.message);
-  } else if (make_server(all, how->log, store, checkpointer, journal, env, &server, &err) != RV_OK) {
+  if (make_server(all, how->log, store, checkpointer, journal, env, &server, &err) != RV_OK) {
     log_say(how->log, RV_LOG_ERROR, "%s", err.message);
   } else {
     announce(all, server);
@@ -308,6 +307,7 @@ static int run(const settings *all, const invocation *how, bool only_check)
   rv_store *store = NULL;
   rv_checkpointer *checkpointer = NULL;
   rv_journal *journal = NULL;
+  rv_spill *spill = NULL;
   rv_code code = check(all, &env, &checkpointer, &err);
   if (code == RV_OK && only_check) code = check_disks(all, &err); /* a start finds these out, and may be tried again */
   if (code == RV_OK) {
@@ -324,7 +324,7 @@ static int run(const settings *all, const invocation *how, bool only_check)
   }
   bool right = code == RV_OK;
   if (right && checkpointer != NULL) code = rv_checkpointer_prepare(checkpointer, &err); /* now, and not when the first is due */
-  if (code == RV_OK) code = make_store(all, checkpointer, &env, &store, &journal, &err);
+  if (code == RV_OK) code = make_store(all, checkpointer, &env, &store, &journal, &spill, &err);
   if (code != RV_OK) {
     bool interrupted = right && code == RV_CANCELLED && ending_signal() != 0;
     if (interrupted)
@@ -333,9 +333,10 @@ static int run(const settings *all, const invocation *how, bool only_check)
     else
       log_say(log, RV_LOG_ERROR, "%s", err.message);
     rv_checkpointer_unref(checkpointer);
+    rv_store_unref(store);
     return interrupted ? 0 : right ? 1 : EXIT_CONFIG;
   }
-  int status = serve_store(all, how, &env, checkpointer, store, journal);
+  int status = serve_store(all, how, &env, checkpointer, store, journal, spill);
   rv_checkpointer_unref(checkpointer);
   rv_store_unref(store);
   return status;
