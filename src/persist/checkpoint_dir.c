@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/off_streams.h"
 #include "persist/checkpoint_mark.h"
 #include "persist/chunk_files.h"
 #include "persist/dir_names.h"
@@ -339,7 +340,16 @@ static bool lock_own(int file)
   return true;
 }
 
-/* A file of one line, on the disk; *keep (may be NULL) gets it open. */
+/* Open for reading, too: only then NFS lets a lock that was had alone be shared. As it was where a file system opens none twice. */
+static int open_for_both(int file, const char *path)
+{
+  int both = rv_off_streams(open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (both < 0) return file;
+  close(file);
+  return both;
+}
+
+/* A file of one line, on the disk; *keep (may be NULL) gets it open, and locked. */
 static rv_code write_small(const rv_partial *partial, const char *name, const char *text, int *keep, rv_error *err)
 {
   const rv_files *files = partial->files;
@@ -350,6 +360,7 @@ static rv_code write_small(const rv_partial *partial, const char *name, const ch
   if (file < 0) {
     code = rv_fail_system(err, errno, "create", path);
   } else {
+    if (keep != NULL) file = open_for_both(file, path);
     if (keep != NULL && !lock_own(file)) code = rv_fail_system(err, errno, "lock", path);
     if (code == RV_OK && (!write_text(files, file, text) || files->sync(files->context, file) != 0))
       code = rv_fail_system(err, errno, "write", path);
@@ -447,8 +458,7 @@ rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *e
   }
   free(partial->path);
   partial->path = NULL;
-  rv_checkpoint_mark_release(partial->lock);
-  partial->lock = -1;
+  partial->lock = rv_checkpoint_mark_lower(partial->lock, *path);
   code = sync_directory(partial->files, root, err);
   if (code == RV_OK) return RV_OK;
   rv_error_prefix(err, "%s is whole, but a power cut may take it away, so older ones stay", *path);

@@ -71,9 +71,11 @@ rv_code rv_partial_begin(const char *root, const rv_env *env, const rv_files *fi
 /* A small file beside the others. */
 rv_code rv_partial_put(const rv_partial *partial, const char *name, const char *text, rv_error *err);
 /* Writes DONE and gives the directory its name: a time later than any other's in the root. *path is the caller's to free(). Where the
- * name cannot be forced to the disk it stays, but that is an error: nothing may be removed that it would take the place of. */
+ * name cannot be forced to the disk it stays, but that is an error: nothing may be removed that it would take the place of. From the moment on
+ * in which it has its name `lock` is one of those that keep it from being removed by another server, and can be read beside others. */
 rv_code rv_partial_finish(rv_partial *partial, const char *root, const rv_env *env, char **path, rv_error *err);
-void rv_partial_drop(rv_partial *partial, const rv_env *env); /* removes it, unless it was finished */
+/* Removes it, unless it was finished, and lets its lock go. */
+void rv_partial_drop(rv_partial *partial, const rv_env *env);
 
 /* Our checkpoints but the `keep` newest are none from here on, at once: how long their files take to be removed is a matter of the file
  * system. What is being read (checkpoint_mark.h) stays one. rv_checkpoints_retain is to follow, and tells what could not be done. */

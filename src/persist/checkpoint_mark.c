@@ -40,6 +40,13 @@ int rv_checkpoint_mark_share(const char *path)
   return lock_mark(path, O_RDONLY, LOCK_SH, &taken);
 }
 
+int rv_checkpoint_mark_lower(int mark, const char *path)
+{
+  if (mark < 0 || flock(mark, LOCK_SH | LOCK_NB) == 0) return mark;
+  rv_checkpoint_mark_release(mark);
+  return rv_checkpoint_mark_share(path);
+}
+
 void rv_checkpoint_mark_release(int mark)
 {
   if (mark < 0) return;

@@ -15,6 +15,9 @@
 int rv_checkpoint_mark_try(const char *path, bool *taken);
 /* The same beside others that share it. */
 int rv_checkpoint_mark_share(const char *path);
+/* Shares from now on what was had alone, without a moment in which another could have it, where the system can do that (NFS only with one that
+ * is open for reading, too). The mark; -1: there is none any more. */
+int rv_checkpoint_mark_lower(int mark, const char *path);
 void rv_checkpoint_mark_release(int mark); /* -1 is fine */
 
 /* A checkpoint of ours is not removed while somebody holds it, whichever process would: savers leave it to the next of them. Waits

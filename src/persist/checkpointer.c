@@ -186,38 +186,42 @@ rv_code rv_checkpointer_prepare(rv_checkpointer *checkpointer, rv_error *err)
 /* ---- holding the newest ---- */
 
 /* Under the lock. */
-static void hold_newest(rv_checkpointer *checkpointer)
+static void let_go(rv_checkpointer *checkpointer)
 {
   rv_checkpoint_mark_release(checkpointer->hold);
-  bool wanted = checkpointer->holders > 0 && checkpointer->newest != NULL;
-  checkpointer->hold = wanted ? rv_checkpoint_mark_share(checkpointer->newest) : -1;
+  checkpointer->hold = -1;
 }
 
-void rv_checkpointer_note_newest(rv_checkpointer *checkpointer, const char *path)
+void rv_checkpointer_note_newest(rv_checkpointer *checkpointer, const char *path, int hold)
 {
   rv_mutex_lock(&checkpointer->lock);
   free(checkpointer->newest);
   checkpointer->newest = strdup(path);
-  hold_newest(checkpointer);
-  rv_mutex_unlock(&checkpointer->lock);
-}
-
-static void change_holders(rv_checkpointer *checkpointer, int by)
-{
-  rv_mutex_lock(&checkpointer->lock);
-  checkpointer->holders += (unsigned)by;
-  hold_newest(checkpointer);
+  let_go(checkpointer);
+  checkpointer->hold = hold;
   rv_mutex_unlock(&checkpointer->lock);
 }
 
 void rv_checkpointer_begin_holding(rv_checkpointer *checkpointer)
 {
-  change_holders(checkpointer, 1);
+  rv_mutex_lock(&checkpointer->lock);
+  checkpointer->holders++;
+  if (checkpointer->hold < 0 && checkpointer->newest != NULL) checkpointer->hold = rv_checkpoint_mark_share(checkpointer->newest);
+  rv_mutex_unlock(&checkpointer->lock);
 }
 
 void rv_checkpointer_end_holding(rv_checkpointer *checkpointer)
 {
-  change_holders(checkpointer, -1);
+  rv_mutex_lock(&checkpointer->lock);
+  if (--checkpointer->holders == 0) let_go(checkpointer);
+  rv_mutex_unlock(&checkpointer->lock);
+}
+
+void rv_checkpointer_hold_for_holders(rv_checkpointer *checkpointer)
+{
+  rv_mutex_lock(&checkpointer->lock);
+  if (checkpointer->holders == 0) let_go(checkpointer);
+  rv_mutex_unlock(&checkpointer->lock);
 }
 
 /* ---- saving ---- */
@@ -314,8 +318,11 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
   if (begun && code == RV_OK) code = link_journal(&partial, journal, segment, watch, err);
   if (code == RV_OK) code = finish(&partial, checkpointer, journal, path, err);
   if (checkpointer->increments != NULL) rv_increments_end(checkpointer->increments, code == RV_OK ? *path : NULL);
+  if (code == RV_OK) {
+    rv_checkpointer_note_newest(checkpointer, *path, partial.lock); /* the lock that it had when it got its name */
+    partial.lock = -1;
+  }
   rv_partial_drop(&partial, env);
-  if (code == RV_OK) rv_checkpointer_note_newest(checkpointer, *path);
   if (code == RV_OK) rv_checkpoints_retire(checkpointer->path, checkpointer->keep, env);
   if (begun && code == RV_OK) rv_journal_note_checkpoint(journal, checkpointer->path, *path);
   if (begun) rv_journal_end_checkpoint(journal);
@@ -323,9 +330,10 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
 }
 
 /* Others may save by now. */
-static void remove_older(const rv_checkpointer *checkpointer, rv_journal *journal)
+static void remove_older(rv_checkpointer *checkpointer, rv_journal *journal)
 {
   rv_checkpoints_retain(checkpointer->path, checkpointer->keep, &checkpointer->env);
+  rv_checkpointer_hold_for_holders(checkpointer);
   if (journal != NULL) rv_journal_prune(journal, checkpointer->path);
 }
 

@@ -73,7 +73,10 @@ static rv_code try_one(restoring *work, const rv_checkpoint_entry *entry, search
   bool held = code == RV_OK;
   if (held && !work->for_journal) code = needs_no_journal(dir, &fault);
   if (held && code == RV_OK) code = load(work, dir, &damaged, &fault);
-  if (held && code == RV_OK) rv_checkpointer_note_newest(work->checkpointer, dir);
+  if (held && code == RV_OK) {
+    rv_checkpointer_note_newest(work->checkpointer, dir, hold);
+    hold = -1;
+  }
   if ((!held || damaged) && !rv_checkpoint_is_done(dir)) {
     all->changed = true;
     damaged = false;
@@ -175,6 +178,7 @@ rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_confi
   if (code == RV_OK && !all.found) code = load_fallback(&work, err);
   if (code == RV_OK && *out == NULL) code = begin_empty(&work, err);
   if (taken) rv_checkpointer_end_saving(checkpointer);
+  rv_checkpointer_hold_for_holders(checkpointer);
   return code;
 }
 

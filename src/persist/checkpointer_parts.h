@@ -34,8 +34,10 @@ bool rv_checkpointer_any_in(const char *path); /* a whole checkpoint */
 /* There is none, and one is required. */
 rv_code rv_checkpointer_fail_empty(const rv_checkpointer *checkpointer, rv_error *err);
 
-/* What was restored or saved last. */
-void rv_checkpointer_note_newest(rv_checkpointer *checkpointer, const char *path);
+/* What was restored or saved last, with the mark that is had on it (-1: none), which is the checkpointer's from then on. */
+void rv_checkpointer_note_newest(rv_checkpointer *checkpointer, const char *path, int hold);
+/* When the save or the load that noted it is over: lets the mark go where nobody wants it held. */
+void rv_checkpointer_hold_for_holders(rv_checkpointer *checkpointer);
 
 /* For restoring, which goes on without the increments where somebody saves; true: rv_checkpointer_end_saving must follow. */
 bool rv_checkpointer_try_saving(rv_checkpointer *checkpointer);

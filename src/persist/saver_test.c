@@ -369,6 +369,66 @@ static void the_last_of_a_living_server_is_not_removed_by_another(void **state)
   rv_store_unref(store);
 }
 
+/* Another server, which saves as soon as one of the first has its name: before that is on the disk, and known to be there. */
+typedef struct at_once {
+  rv_saver *other;
+  bool saved;
+  waited its;
+} at_once;
+
+static int rename_and_save(void *context, const char *from, const char *to)
+{
+  at_once *its = context;
+  int result = rv_files_of_system.rename(NULL, from, to);
+  if (result == 0 && !its->saved) {
+    its->saved = true;
+    save_now(its->other, &its->its);
+  }
+  return result;
+}
+
+static int sync_directory_and_save(void *context, const char *path)
+{
+  at_once *its = context;
+  if (its->other != NULL && strstr(path, RV_PARTIAL_PREFIX) == NULL && !its->saved) {
+    its->saved = true;
+    save_now(its->other, &its->its);
+  }
+  return rv_files_of_system.sync_directory(NULL, path);
+}
+
+static void one_that_has_just_got_its_name_is_not_removed_by_another_server(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  for (int late = 0; late < 2; late++) {
+    rv_store *store = two_rows();
+    at_once its = {.saved = true};
+    rv_files files = rv_files_of_system;
+    files.context = &its;
+    if (late)
+      files.sync_directory = sync_directory_and_save;
+    else
+      files.rename = rename_and_save;
+    rv_checkpointer *of_a, *of_b = own_checkpointer(f);
+    const rv_checkpointer_config root = {.size = sizeof root, .path = f->root, .keep = 1};
+    must(rv_checkpointer_new_with(&root, &files, &of_a, &err), &err);
+    rv_saver *a = saver_with(of_a, store);
+    its.other = saver_with(of_b, store);
+    its.saved = false;
+    waited first;
+    save_now(a, &first);
+    assert_true(its.saved);
+    assert_true(rv_checkpoint_is_done(its.its.path));
+    assert_true(rv_checkpoint_is_done(first.path));
+    rv_saver_free(its.other);
+    rv_saver_free(a);
+    rv_checkpointer_unref(of_a);
+    rv_checkpointer_unref(of_b);
+    rv_store_unref(store);
+  }
+}
+
 static void what_is_missing_or_negative_is_refused(void **state)
 {
   fixture *f = *state;
@@ -402,6 +462,7 @@ int main(void)
       TEST(who_asked_is_answered_before_older_ones_are_removed),
       TEST(who_asked_for_one_that_fails_is_answered_once),
       TEST(the_last_of_a_living_server_is_not_removed_by_another),
+      TEST(one_that_has_just_got_its_name_is_not_removed_by_another_server),
       TEST(what_is_missing_or_negative_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
