@@ -375,7 +375,9 @@ static rv_code write_small(const rv_partial *partial, const char *name, const ch
   return code;
 }
 
-static rv_code begin_partial(const char *root, const rv_env *env, rv_partial *out, rv_error *err)
+/* *taken: another process took the directory, before its mark was locked, for one that was left behind; what is left of it is its to remove. It
+ * takes the mark away while it has the lock. */
+static rv_code begin_partial(const char *root, const rv_env *env, rv_partial *out, bool *taken, rv_error *err)
 {
   char name[64];
   snprintf(name, sizeof name, RV_PARTIAL_PREFIX "%016" PRIx64, rv_entropy64(env));
@@ -388,12 +390,11 @@ static rv_code begin_partial(const char *root, const rv_env *env, rv_partial *ou
   }
   out->path = path;
   rv_code code = write_small(out, RV_OURS_FILE, "written by Reverie " RV_VERSION "\n", &out->lock, err);
-  if (code == RV_OK && access(path, F_OK) != 0) { /* somebody had the mark first, and took it for one that was left behind */
-    code = rv_fail_system(err, errno, "write to", path);
-    rv_checkpoint_mark_release(out->lock);
-    out->lock = -1;
-  }
-  return code;
+  bool there = true;
+  *taken = code == RV_OK ? look_for(path, RV_OURS_FILE, &there) == 0 && !there : access(path, F_OK) != 0 && errno == ENOENT;
+  if (!*taken) return code;
+  rv_checkpoint_mark_release(out->lock);
+  return rv_fail_system(err, ENOENT, "write to", path);
 }
 
 rv_code rv_partial_begin(const char *root, const rv_env *env, const rv_files *files, rv_partial *out, rv_error *err)
@@ -403,9 +404,8 @@ rv_code rv_partial_begin(const char *root, const rv_env *env, const rv_files *fi
   if (code != RV_OK) return code;
   rv_partials_remove(root, env);
   for (int tries = 0; tries < BEGIN_TRIES; tries++) {
-    code = begin_partial(root, env, out, err);
-    /* another process may take a directory that has no mark yet for one that was left behind */
-    bool taken = code != RV_OK && out->path != NULL && access(out->path, F_OK) != 0 && errno == ENOENT;
+    bool taken = false;
+    code = begin_partial(root, env, out, &taken, err);
     if (!taken) break;
     free(out->path);
     *out = (rv_partial){.lock = -1, .files = files};

@@ -110,8 +110,8 @@ static void what_a_crash_left_behind_goes_and_what_is_being_written_stays(void *
 /* Another process that looks at what is being written just when it is begun, and has its lock for a moment; or takes it for something that
  * was left behind, and removes it. */
 typedef struct intruder {
-  bool removes;
-  int times; /* so often */
+  bool removes, halfway; /* all of it, or as yet only the mark */
+  int times;             /* so often */
   int lock;
   bool joins;
   pthread_t thread;
@@ -136,7 +136,7 @@ static int create_and_intrude(void *context, const char *path)
   if (other->removes) {
     snprintf(directory, sizeof directory, "%.*s", (int)(slash - path), path);
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(rmdir(directory), 0);
+    if (!other->halfway) assert_int_equal(rmdir(directory), 0);
     return file;
   }
   other->lock = open(path, O_RDWR | O_CLOEXEC);
@@ -167,6 +167,22 @@ static void who_looks_at_one_that_is_begun_does_not_keep_it_from_being_saved(voi
     rv_checkpointer_unref(checkpointer);
   }
   rv_store_unref(store);
+}
+
+/* Its mark is gone, the directory is not yet: what is written there would have none, and a save of the other's or of ours fail with it. */
+static void one_whose_mark_is_just_taken_away_is_written_elsewhere(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  rv_partial partial;
+  intruder other = {.removes = true, .halfway = true, .times = 1};
+  rv_files files = rv_files_of_system;
+  files.create = create_and_intrude;
+  files.context = &other;
+  must(rv_partial_begin(f->root, &f->env, &files, &partial, &err), &err);
+  assert_true(is_there(partial.path, RV_OURS_FILE));
+  assert_int_equal(count_entries(f->root), 2); /* the other's to remove, and ours */
+  rv_partial_drop(&partial, &f->env);
 }
 
 static void names_are_times_where_the_process_lives(void **state)
@@ -480,6 +496,7 @@ int main(void)
       TEST(a_clock_that_was_never_set_keeps_no_more_than_are_to_be_kept),
       TEST(what_a_crash_left_behind_goes_and_what_is_being_written_stays),
       TEST(who_looks_at_one_that_is_begun_does_not_keep_it_from_being_saved),
+      TEST(one_whose_mark_is_just_taken_away_is_written_elsewhere),
       TEST(names_are_times_where_the_process_lives),
       TEST(a_store_begins_empty_where_nothing_was_saved),
       TEST(a_store_that_begins_empty_says_where_nothing_was),
