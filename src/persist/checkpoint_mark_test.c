@@ -1,10 +1,12 @@
 /* Who reads, writes or removes a checkpoint, and processes that were forked meanwhile. */
 #include <errno.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "persist/checkpoint_mark.h"
+#include "persist/checkpoint_others.h"
 #include "persist/stores_testing.h"
 
 /* In the place of the system's: a directory in which something is open is not removed, which NFS has under another name as long as it is. */
@@ -243,6 +245,44 @@ static void waiting_for_one_that_is_locked_can_be_given_up(void **state)
   free(first);
 }
 
+/* The number is told where the system has it: it shows this process's own locks then. */
+static void another_process_that_holds_one_is_told_by_its_number(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES);
+  char who[RV_WHO_MAX] = "", number[32];
+  char *first = save(f, store), *second = save(f, store);
+  assert_false(rv_checkpoint_has_others(f->root, NULL, who));
+  int own = rv_checkpoint_mark_share(second), ends[2];
+  assert_true(own >= 0 && rv_checkpoint_has_others(f->root, NULL, who));
+  const bool told = strcmp(who, "another server of this process") == 0;
+  assert_false(rv_checkpoint_has_others(f->root, second, who));
+  rv_checkpoint_mark_release(own);
+
+  char byte = 0;
+  assert_int_equal(pipe(ends), 0);
+  pid_t holder = fork();
+  if (holder == 0) {
+    bool held = rv_checkpoint_mark_share(first) >= 0 && write(ends[1], &byte, 1) == 1;
+    pause();
+    _exit(held ? 0 : 1);
+  }
+  assert_int_equal(read(ends[0], &byte, 1), 1);
+  assert_true(rv_checkpoint_has_others(f->root, NULL, who));
+  snprintf(number, sizeof number, "another process (%ld)", (long)holder);
+  if (told) assert_string_equal(who, number);
+  kill(holder, SIGKILL);
+  assert_int_equal(waitpid(holder, NULL, 0), holder);
+  assert_false(rv_checkpoint_has_others(f->root, NULL, who));
+  close(ends[0]);
+  close(ends[1]);
+  rv_store_unref(store);
+  free(first);
+  free(second);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -254,6 +294,7 @@ int main(void)
       TEST(a_child_that_was_forked_while_one_was_read_does_not_keep_it),
       TEST(a_child_that_was_forked_while_an_older_one_was_removed_keeps_nothing),
       TEST(one_that_stays_locked_is_read_after_a_while_and_that_is_told),
+      TEST(another_process_that_holds_one_is_told_by_its_number),
       TEST(waiting_for_one_that_is_locked_can_be_given_up),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

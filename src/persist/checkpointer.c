@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "persist/checkpoint_mark.h"
+#include "persist/checkpoint_others.h"
 #include "persist/checkpointer_parts.h"
 #include "persist/journal.h"
 #include "persist/record_file.h"
@@ -59,6 +60,7 @@ rv_code rv_checkpointer_new_with(const rv_checkpointer_config *config, const rv_
   checkpointer->required = full.required;
   checkpointer->fresh = full.fresh;
   atomic_init(&checkpointer->made, false);
+  atomic_init(&checkpointer->told_of_others, false);
   checkpointer->hold = -1;
   checkpointer->has_group = full.group != NULL && full.group[0] != '\0';
   rv_code code = absolute(full.path, &checkpointer->path, err);
@@ -224,6 +226,19 @@ void rv_checkpointer_hold_for_holders(rv_checkpointer *checkpointer)
   rv_mutex_unlock(&checkpointer->lock);
 }
 
+void rv_checkpointer_tell_others(rv_checkpointer *checkpointer, const char *own)
+{
+  char who[RV_WHO_MAX];
+  if (atomic_load(&checkpointer->told_of_others) || !rv_checkpoint_has_others(checkpointer->path, own, who)) return;
+  atomic_store(&checkpointer->told_of_others, true);
+  rv_log(
+      &checkpointer->env, RV_LOG_WARNING,
+      "%s uses %s, too: what it inserts is not in this server, nor this one's in it, a start begins with what either saved last, "
+      "and each removes the other's older checkpoints. Unless it only reads one, or is about to end, give each server a "
+      "directory of its own",
+      who, checkpointer->path);
+}
+
 /* ---- saving ---- */
 
 static void set_saving(rv_checkpointer *checkpointer)
@@ -324,6 +339,7 @@ static rv_code write_checkpoint(rv_checkpointer *checkpointer, rv_store *store, 
   }
   rv_partial_drop(&partial, env);
   if (code == RV_OK) rv_checkpoints_retire(checkpointer->path, checkpointer->keep, env);
+  if (code == RV_OK && journal == NULL) rv_checkpointer_tell_others(checkpointer, *path);
   if (begun && code == RV_OK) rv_journal_note_checkpoint(journal, checkpointer->path, *path);
   if (begun) rv_journal_end_checkpoint(journal);
   return code;

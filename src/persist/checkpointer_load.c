@@ -179,6 +179,7 @@ rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_confi
   if (code == RV_OK && *out == NULL) code = begin_empty(&work, err);
   if (taken) rv_checkpointer_end_saving(checkpointer);
   rv_checkpointer_hold_for_holders(checkpointer);
+  if (code == RV_OK && !for_journal) rv_checkpointer_tell_others(checkpointer, NULL);
   return code;
 }
 

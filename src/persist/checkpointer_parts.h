@@ -19,7 +19,8 @@ struct rv_checkpointer {
   rv_increments *increments; /* NULL: each checkpoint is whole by itself. Whoever set `saving` has it */
   bool has_group, required, fresh;
   atomic_bool made; /* the root, by rv_checkpointer_prepare */
-  rv_mutex lock;    /* guards: */
+  atomic_bool told_of_others;
+  rv_mutex lock; /* guards: */
   bool saving;
   pthread_t by; /* whom, while `saving` */
   rv_cond saved;
@@ -38,6 +39,10 @@ rv_code rv_checkpointer_fail_empty(const rv_checkpointer *checkpointer, rv_error
 void rv_checkpointer_note_newest(rv_checkpointer *checkpointer, const char *path, int hold);
 /* When the save or the load that noted it is over: lets the mark go where nobody wants it held. */
 void rv_checkpointer_hold_for_holders(rv_checkpointer *checkpointer);
+
+/* Warns once of another server that uses the root: whoever restores, or saves `own`, is to know that the two do not share what they have. A journal
+ * keeps others away by itself. */
+void rv_checkpointer_tell_others(rv_checkpointer *checkpointer, const char *own);
 
 /* For restoring, which goes on without the increments where somebody saves; true: rv_checkpointer_end_saving must follow. */
 bool rv_checkpointer_try_saving(rv_checkpointer *checkpointer);

@@ -369,6 +369,71 @@ static void the_last_of_a_living_server_is_not_removed_by_another(void **state)
   rv_store_unref(store);
 }
 
+static size_t count_lines_with(const fixture *f, const char *text)
+{
+  size_t n = 0;
+  for (const char *at = f->log; (at = strstr(at, text)) != NULL; at++) n++;
+  return n;
+}
+
+/* Two that save to one directory: who begins there later is told when it begins, the other when it saves, and neither again. */
+static void another_server_on_the_same_directory_is_told_of_once_by_each(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = two_rows(), *back = NULL;
+  rv_checkpointer *of_a = checkpointer_of(f, 2, NULL), *of_b = checkpointer_of(f, 2, NULL);
+  rv_saver *a = saver_with(of_a, store);
+  waited saved;
+  save_now(a, &saved);
+  save_now(a, &saved);
+  assert_int_equal(count_lines_with(f, " uses "), 0);
+
+  const rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = TABLES};
+  must(rv_checkpointer_restore(of_b, &config, NULL, &back, NULL, &err), &err);
+  assert_int_equal(count_lines_with(f, " uses "), 1);
+  logged(f, "give each server a directory of its own");
+  rv_saver *b = saver_with(of_b, back);
+  save_now(a, &saved);
+  assert_int_equal(count_lines_with(f, " uses "), 2);
+  save_now(b, &saved);
+  save_now(a, &saved);
+  assert_int_equal(count_lines_with(f, " uses "), 2);
+  rv_saver_free(b);
+  rv_saver_free(a);
+  rv_checkpointer_unref(of_a);
+  rv_checkpointer_unref(of_b);
+  rv_store_unref(back);
+  rv_store_unref(store);
+}
+
+/* One after another, as always. */
+static void a_server_that_has_ended_is_not_told_of(void **state)
+{
+  fixture *f = *state;
+  rv_error err;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = two_rows();
+  const rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = TABLES};
+  for (int i = 0; i < 3; i++) {
+    rv_checkpointer *own = checkpointer_of(f, 2, NULL);
+    rv_saver *saver = saver_with(own, store);
+    waited saved;
+    save_now(saver, &saved);
+    save_now(saver, &saved);
+    rv_saver_free(saver);
+    rv_store_unref(store);
+    store = NULL;
+    must(rv_checkpointer_restore(own, &config, NULL, &store, NULL, &err), &err);
+    rv_checkpointer_unref(own);
+  }
+  assert_int_equal(count_lines_with(f, " uses "), 0);
+  rv_store_unref(store);
+}
+
 /* Another server, which saves as soon as one of the first has its name: before that is on the disk, and known to be there. */
 typedef struct at_once {
   rv_saver *other;
@@ -462,6 +527,8 @@ int main(void)
       TEST(who_asked_is_answered_before_older_ones_are_removed),
       TEST(who_asked_for_one_that_fails_is_answered_once),
       TEST(the_last_of_a_living_server_is_not_removed_by_another),
+      TEST(another_server_on_the_same_directory_is_told_of_once_by_each),
+      TEST(a_server_that_has_ended_is_not_told_of),
       TEST(one_that_has_just_got_its_name_is_not_removed_by_another_server),
       TEST(what_is_missing_or_negative_is_refused),
   };
