@@ -95,6 +95,10 @@ rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err)
   size_t share = rv_memory_for_the_way(memory), inserters = atomic_load_explicit(&server->num_inserters, memory_order_relaxed);
   if (rv_memory_on_the_way(memory) <= share || call->num_pending > 0 || call->in_request || kept <= share / inserters)
     return RV_OK;
+  if (err != NULL && call->by_reverie && rv_insert_journal_is_busy(call)) {
+    call->keeps_too_much = true;
+    return RV_OK;
+  }
   char have[32], may[32];
   rv_memory_format(kept, have, sizeof have);
   rv_memory_format(share, may, sizeof may);
@@ -127,8 +131,9 @@ static void set_reading(rv_insert_call *call)
   if (call->num_pending > 0 && limited) rv_server_stream_look_again(&call->stream);
   if (!rv_server_stream_is_open(&call->stream)) return;
   bool waits = is_to_wait(call);
-  bool pause = call->waits_for_session || waits || call->in_request || call->num_pending >= RV_INSERTS_PENDING_MAX ||
-               call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX || rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
+  bool pause = call->waits_for_session || waits || call->in_request || call->keeps_too_much ||
+               call->num_pending >= RV_INSERTS_PENDING_MAX || call->pending_bytes >= RV_INSERT_BYTES_PENDING_MAX ||
+               rv_insert_answers_unsent(call) >= RV_ANSWERS_UNSENT_MAX;
   if (pause == call->paused) return;
   call->paused = pause;
   if (pause)
@@ -158,6 +163,36 @@ static void count_bytes(rv_insert_call *call)
   rv_insert_call_end(call, RV_RESOURCE_EXHAUSTED, text);
 }
 
+/* The stream has no room for that chunk: its writer need not take other items than the one that brings it for what is too large. */
+static rv_code name_chunk(rv_insert_call *call, uint64_t key, rv_code code)
+{
+  if (code != RV_RESOURCE_EXHAUSTED || !call->by_reverie || !rv_server_stream_is_open(&call->stream)) return code;
+  char text[24];
+  snprintf(text, sizeof text, "%" PRIu64, key);
+  rv_call_set_header(call->stream.call, "reverie-refused-chunk", text);
+  snprintf(text, sizeof text, "%" PRIu64, call->last_sequence); /* items before may have that chunk, too */
+  rv_call_set_header(call->stream.call, "reverie-refused-after", text);
+  return code;
+}
+
+static rv_code name_newest_chunk(rv_insert_call *call, rv_code code)
+{
+  return call->chunks.count > 0 ? name_chunk(call, call->chunks.entries[call->chunks.count - 1].place.key, code) : code;
+}
+
+/* The stream had more than its share when items of it waited for the disk. Had it ended then, its writer would have sent them all again, to be told
+ * no earlier, and so on: now they are confirmed. */
+static void end_if_it_still_keeps_too_much(rv_insert_call *call)
+{
+  if (!call->keeps_too_much || !rv_server_stream_is_open(&call->stream) || rv_insert_journal_is_busy(call)) return;
+  rv_error err;
+  call->keeps_too_much = false;
+  rv_code code = rv_insert_call_count(call, &err);
+  if (code == RV_OK) return;
+  if (call->chunk_bytes > 0) name_newest_chunk(call, code); /* the last message brought chunks only */
+  rv_insert_call_end(call, code, err.message);
+}
+
 void rv_insert_call_update(rv_insert_call *call)
 {
   let_chunks_go(call);
@@ -168,6 +203,7 @@ void rv_insert_call_update(rv_insert_call *call)
     else if (call->draining)
       rv_insert_call_end(call, RV_UNAVAILABLE, "the server is shutting down");
   }
+  end_if_it_still_keeps_too_much(call);
   if (!rv_server_stream_is_open(&call->stream)) give_session_back(call);
   count_orphans(call);
   rv_insert_call_count(call, NULL);
@@ -265,18 +301,6 @@ static rv_code take_chunk(rv_insert_call *call, rv_span bytes, size_t pinned, rv
   return RV_OK;
 }
 
-/* The stream has no room for that chunk: its writer need not take other items than the one that brings it for what is too large. */
-static rv_code name_chunk(rv_insert_call *call, uint64_t key, rv_code code)
-{
-  if (code != RV_RESOURCE_EXHAUSTED || !call->by_reverie || !rv_server_stream_is_open(&call->stream)) return code;
-  char text[24];
-  snprintf(text, sizeof text, "%" PRIu64, key);
-  rv_call_set_header(call->stream.call, "reverie-refused-chunk", text);
-  snprintf(text, sizeof text, "%" PRIu64, call->last_sequence); /* items before may have that chunk, too */
-  rv_call_set_header(call->stream.call, "reverie-refused-after", text);
-  return code;
-}
-
 rv_code rv_insert_call_take_chunks(rv_insert_call *call, rv_error *err)
 {
   const size_t pinned = call->message_size > call->message->capacity ? call->message_size : call->message->capacity;
@@ -332,8 +356,7 @@ static rv_code take_request(rv_insert_call *call, rv_buf *buf, const uint8_t *da
   size_t num_items = call->request.num_items + call->pack.count;
   if (num_items == 0) {
     rv_insert_items_drop_request(call);
-    code = rv_insert_call_count(call, err);
-    return call->chunks.count > 0 ? name_chunk(call, call->chunks.entries[call->chunks.count - 1].place.key, code) : code;
+    return name_newest_chunk(call, rv_insert_call_count(call, err));
   } else {
     call->bytes_per_item = call->chunk_bytes / num_items + 1;
     call->chunk_bytes = 0;

@@ -107,6 +107,7 @@ struct rv_insert_call {
   uint64_t last_ticket;   /* of the newest answer */
 
   bool half_closed, draining, paused;
+  bool keeps_too_much; /* and is read no further until the disk has what waits for it (rv_insert_call_count) */
 };
 
 /* insert_stream.c */
@@ -117,7 +118,8 @@ void rv_insert_call_end(rv_insert_call *call, rv_code code, const char *message)
 rv_code rv_insert_call_take_chunks(rv_insert_call *call, rv_error *err);
 
 /* The account learns what the stream has that is no table's. RV_RESOURCE_EXHAUSTED: all streams have more than the store's limit leaves
- * them, this one has more than its share of that, and none of its items waits that would let it go. */
+ * them, this one has more than its share of that, and none of its items waits that would let it go. Where some wait for the disk to be told to a
+ * Reverie writer that is found out, if it is still so, once they are told. */
 rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err);
 /* The streams together have brought more than the store's limit leaves them, and this one more than its share of that. */
 bool rv_insert_call_brings_too_much(const rv_insert_call *call);
