@@ -86,6 +86,12 @@ static void set_on_the_way(rv_insert_call *call, size_t bytes)
   call->on_the_way = bytes;
 }
 
+/* A Reverie writer, that items of it are in: when the disk has them. Were its call ended before that, he would send them all again. */
+static bool is_told_later(const rv_insert_call *call)
+{
+  return call->by_reverie && rv_insert_journal_is_busy(call);
+}
+
 rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err)
 {
   rv_server *server = call->stream.server;
@@ -95,7 +101,7 @@ rv_code rv_insert_call_count(rv_insert_call *call, rv_error *err)
   size_t share = rv_memory_for_the_way(memory), inserters = atomic_load_explicit(&server->num_inserters, memory_order_relaxed);
   if (rv_memory_on_the_way(memory) <= share || call->num_pending > 0 || call->in_request || kept <= share / inserters)
     return RV_OK;
-  if (err != NULL && call->by_reverie && rv_insert_journal_is_busy(call)) {
+  if (err != NULL && is_told_later(call)) {
     call->keeps_too_much = true;
     return RV_OK;
   }
@@ -142,25 +148,37 @@ static void set_reading(rv_insert_call *call)
     rv_call_resume(call->stream.call); /* may call on_message: nothing comes after it */
 }
 
-/* Keeps its caller's account. What waits for tables waits longer when he has too much; chunks that are kept go only with their streams. */
+/* RV_RESOURCE_EXHAUSTED: its caller has more than he may. What waits for tables waits longer then; chunks that are kept go only with their
+ * streams. */
+static rv_code check_caller(const rv_insert_call *call, rv_error *err)
+{
+  const rv_caller *caller = call->stream.caller;
+  const size_t most = call->stream.server->caller_limits.max_bytes;
+  if (caller == NULL || rv_caller_bytes(caller) <= most || call->chunks.bytes == 0 || call->num_pending > 0) return RV_OK;
+  return rv_fail(
+      err, RV_RESOURCE_EXHAUSTED,
+      "the streams of \"%.80s\" keep more than the %zu bytes they may; create items from their chunks, or keep fewer, or raise "
+      "the server's max_bytes_per_identity",
+      rv_caller_name(caller), most);
+}
+
+/* Keeps its caller's account. */
 static void count_bytes(rv_insert_call *call)
 {
   const rv_caller *caller = call->stream.caller;
+  rv_error err;
   if (caller == NULL) return;
-  const rv_caller_limits *limits = &call->stream.server->caller_limits;
-  size_t kept = call->chunks.bytes, bytes = kept + call->pending_bytes + (call->in_request ? call->message->size : 0);
+  size_t bytes = call->chunks.bytes + call->pending_bytes + (call->in_request ? call->message->size : 0);
   bytes += rv_joined_bytes(&call->joined);
   size_t more = bytes - call->caller_bytes; /* modulo 2^N: it may be less */
   bool grew = bytes > call->caller_bytes;
   call->caller_bytes = bytes;
-  if (rv_caller_count_bytes(caller, more) <= limits->max_bytes || !grew || kept == 0 || call->num_pending > 0) return;
-  char text[RV_ERROR_MESSAGE_MAX];
-  snprintf(
-      text, sizeof text,
-      "the streams of \"%.80s\" keep more than the %zu bytes they may; create items from their chunks, or keep fewer, or raise "
-      "the server's max_bytes_per_identity",
-      rv_caller_name(caller), limits->max_bytes);
-  rv_insert_call_end(call, RV_RESOURCE_EXHAUSTED, text);
+  rv_caller_count_bytes(caller, more);
+  if (!grew || check_caller(call, &err) == RV_OK) return;
+  if (is_told_later(call))
+    call->keeps_too_much = true;
+  else
+    rv_insert_call_end(call, err.code, err.message);
 }
 
 /* The stream has no room for that chunk: its writer need not take other items than the one that brings it for what is too large. */
@@ -180,16 +198,16 @@ static rv_code name_newest_chunk(rv_insert_call *call, rv_code code)
   return call->chunks.count > 0 ? name_chunk(call, call->chunks.entries[call->chunks.count - 1].place.key, code) : code;
 }
 
-/* The stream had more than its share when items of it waited for the disk. Had it ended then, its writer would have sent them all again, to be told
- * no earlier, and so on: now they are confirmed. */
+/* It had more than its share when items of it waited for the disk, which are confirmed by now. */
 static void end_if_it_still_keeps_too_much(rv_insert_call *call)
 {
-  if (!call->keeps_too_much || !rv_server_stream_is_open(&call->stream) || rv_insert_journal_is_busy(call)) return;
+  if (!call->keeps_too_much || !rv_server_stream_is_open(&call->stream) || is_told_later(call)) return;
   rv_error err;
   call->keeps_too_much = false;
   rv_code code = rv_insert_call_count(call, &err);
+  if (code != RV_OK && call->chunk_bytes > 0) name_newest_chunk(call, code); /* the last message brought chunks only */
+  if (code == RV_OK) code = check_caller(call, &err);
   if (code == RV_OK) return;
-  if (call->chunk_bytes > 0) name_newest_chunk(call, code); /* the last message brought chunks only */
   rv_insert_call_end(call, code, err.message);
 }
 

@@ -107,7 +107,7 @@ struct rv_insert_call {
   uint64_t last_ticket;   /* of the newest answer */
 
   bool half_closed, draining, paused;
-  bool keeps_too_much; /* and is read no further until the disk has what waits for it (rv_insert_call_count) */
+  bool keeps_too_much; /* and is read no further until the disk has what waits for it */
 };
 
 /* insert_stream.c */

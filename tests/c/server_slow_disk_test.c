@@ -18,6 +18,8 @@
 
 enum { LIMIT = 8 << 20, SHARE = LIMIT / 4, WIDTH = 16384, CHUNK = WIDTH * 4, MORE = SHARE / CHUNK + 8 };
 
+#define TOKEN "token-of-the-actors"
+
 static test_rig rig;
 static test_peer peer;
 static rv_checkpointer *checkpointer;
@@ -57,8 +59,13 @@ static int set_up(void **state)
   static const char *const address = "127.0.0.1:0";
   atomic_store(&held, false);
   rv_journal *journal = recover();
-  const rv_server_config config = {
-      .size = sizeof config, .store = rig.store, .addresses = &address, .num_addresses = 1, .io_threads = 1, .journal = journal};
+  const rv_server_config config = {.size = sizeof config,
+                                   .store = rig.store,
+                                   .addresses = &address,
+                                   .num_addresses = 1,
+                                   .io_threads = 1,
+                                   .max_bytes_per_identity = SHARE / 2,
+                                   .journal = journal};
   OK(rv_server_new(&config, &rig.server, error));
   rv_journal_unref(journal);
   snprintf(rig.address, sizeof rig.address, "127.0.0.1:%u", (unsigned)rv_server_port(rig.server, 0));
@@ -81,8 +88,8 @@ static int tear_down(void **state)
 /* Whose session is on the disk. */
 static test_stream *open_writer(void)
 {
-  const rv_metadata writer = {"reverie-writer", "0123456789abcdef0123456789abcdef"};
-  test_stream *call = stream_open(&peer, INSERT, &writer, 1);
+  const rv_metadata writer[] = {{"reverie-writer", "0123456789abcdef0123456789abcdef"}, {"authorization", "Bearer " TOKEN}};
+  test_stream *call = stream_open(&peer, INSERT, writer, 2);
   assert_non_null(stream_header(call, "reverie-packs"));
   return call;
 }
@@ -99,26 +106,26 @@ static void bring(test_stream *call, uint64_t key, bool with_item, uint64_t num_
   stream_send(call, &body);
 }
 
-static void wait_until_it_keeps_too_much(test_stream *call)
+static void wait_until_it_keeps(test_stream *call, int64_t bytes)
 {
   rv_env env;
   rv_env_fill(&env, NULL);
   const int64_t give_up = rv_monotonic_ns(&env) + INT64_C(30000000000);
-  while (!stream_is_over(call) && peer_memory(&peer).stream_bytes <= SHARE) {
+  while (!stream_is_over(call) && peer_memory(&peer).stream_bytes <= bytes) {
     if (rv_monotonic_ns(&env) > give_up) fail_msg("the stream keeps %lld bytes", (long long)peer_memory(&peer).stream_bytes);
     sched_yield();
   }
 }
 
 /* Else its writer would send all of them again, to be told no earlier. */
-static void expect_all_confirmed_and_the_end(test_stream *call)
+static void expect_all_confirmed_and_the_end(test_stream *call, const char *why)
 {
   char text[RV_ERROR_MESSAGE_MAX];
   uint64_t keys[MORE];
   atomic_store(&held, false);
   size_t confirmed = read_keys(call, keys, MORE);
   assert_int_equal(stream_end(call, text), RV_RESOURCE_EXHAUSTED);
-  if (strstr(text, "insert streams together may keep 2.0 MiB") == NULL) fail_msg("%s", text);
+  if (strstr(text, why) == NULL) fail_msg("%s", text);
   assert_int_equal(confirmed, rig_size(&rig, "t"));
   stream_free(call);
 }
@@ -129,8 +136,8 @@ static void one_that_keeps_too_much_for_items_ends_when_those_that_wait_for_the_
   test_stream *call = open_writer();
   atomic_store(&held, true);
   for (uint64_t key = 1; key <= MORE; key++) bring(call, key, true, key);
-  wait_until_it_keeps_too_much(call);
-  expect_all_confirmed_and_the_end(call);
+  wait_until_it_keeps(call, SHARE);
+  expect_all_confirmed_and_the_end(call, "insert streams together may keep 2.0 MiB");
 }
 
 static void one_that_brings_too_much_for_an_item_ends_when_those_that_wait_for_the_disk_are_confirmed(void **state)
@@ -140,8 +147,22 @@ static void one_that_brings_too_much_for_an_item_ends_when_those_that_wait_for_t
   atomic_store(&held, true);
   bring(call, 1, true, 0);
   for (uint64_t key = 2; key <= MORE; key++) bring(call, key, false, 0);
-  wait_until_it_keeps_too_much(call);
-  expect_all_confirmed_and_the_end(call);
+  wait_until_it_keeps(call, SHARE);
+  expect_all_confirmed_and_the_end(call, "insert streams together may keep 2.0 MiB");
+}
+
+/* The bound of an identity is lower than that of the streams here. */
+static void one_whose_caller_keeps_too_much_ends_when_items_that_wait_for_the_disk_are_confirmed(void **state)
+{
+  (void)state;
+  const rv_grant may = {NULL, RV_RIGHT_INSERT | RV_RIGHT_READ};
+  const rv_identity identity = {.name = "actors", .token = TOKEN, .grants = &may, .num_grants = 1};
+  OK(rv_server_set_identities(rig.server, &identity, 1, error));
+  test_stream *call = open_writer();
+  atomic_store(&held, true);
+  for (uint64_t key = 1; key <= MORE; key++) bring(call, key, true, key);
+  while (!stream_is_over(call) && rig_size(&rig, "t") < SHARE / 2 / CHUNK) sched_yield();
+  expect_all_confirmed_and_the_end(call, "max_bytes_per_identity");
 }
 
 /* Nothing is left of it that waits for the disk. */
@@ -151,7 +172,7 @@ static void one_that_waits_so_can_be_given_up(void **state)
   test_stream *call = open_writer();
   atomic_store(&held, true);
   for (uint64_t key = 1; key <= MORE; key++) bring(call, key, true, key);
-  wait_until_it_keeps_too_much(call);
+  wait_until_it_keeps(call, SHARE);
   assert_false(stream_is_over(call));
   stream_cancel(call);
   assert_int_equal(stream_end(call, NULL), RV_CANCELLED);
@@ -166,7 +187,7 @@ static void one_that_waits_so_goes_on_where_more_memory_is_given(void **state)
   test_stream *call = open_writer();
   atomic_store(&held, true);
   for (uint64_t key = 1; key <= MORE; key++) bring(call, key, true, key);
-  wait_until_it_keeps_too_much(call);
+  wait_until_it_keeps(call, SHARE);
   rv_memory_set_limit(rv_store_memory(rig.store), 4 * (size_t)LIMIT);
   atomic_store(&held, false);
   expect_keys(call, keys, MORE);
@@ -180,6 +201,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(one_that_keeps_too_much_for_items_ends_when_those_that_wait_for_the_disk_are_confirmed),
       TEST(one_that_brings_too_much_for_an_item_ends_when_those_that_wait_for_the_disk_are_confirmed),
+      TEST(one_whose_caller_keeps_too_much_ends_when_items_that_wait_for_the_disk_are_confirmed),
       TEST(one_that_waits_so_can_be_given_up),
       TEST(one_that_waits_so_goes_on_where_more_memory_is_given),
   };
