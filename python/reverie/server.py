@@ -223,7 +223,8 @@ class Server:
                     max_streams_per_identity=_arguments.not_negative("max_streams_per_identity", max_streams_per_identity),
                     max_bytes_per_identity=_arguments.not_negative("max_bytes_per_identity", max_bytes_per_identity),
                 )
-            elif (any(every) or journal is not None) and self._internal is not None:
+            elif checkpointer is not None and self._internal is not None:
+                # also where nothing is saved by itself: it keeps another server on the same directory from removing this one's last
                 self._saver = _core.Saver(self._store, self._internal, *every, 0 if journal is None else journal.checkpoint_bytes)
         if name is not None:
             try:

@@ -195,6 +195,21 @@ def test_a_server_saves_by_itself(tmp_path, where):
         assert len(items(server)) == 3
 
 
+@pytest.mark.parametrize("where", [{"in_process": True}, {"in_process": False, "address": "localhost:0"}])
+def test_what_a_living_server_saved_last_is_not_removed_by_another_on_its_directory(tmp_path, caplog, where):
+    with serve(tmp_path, **where) as first:
+        of_first = reverie.Client(first).checkpoint()
+        with serve(tmp_path, **where) as second:
+            assert f" uses {tmp_path}, too" in caplog.text
+            for _ in range(2):
+                of_second = reverie.Client(second).checkpoint()
+                assert os.path.exists(os.path.join(of_first, "DONE"))
+            again = reverie.Client(first).checkpoint()
+            assert os.path.exists(os.path.join(of_second, "DONE"))
+    assert again != of_first
+    assert not os.path.exists(of_first)
+
+
 def test_a_server_in_process_saves_after_so_many_inserts(tmp_path):
     with serve(tmp_path, checkpoint_every_inserts=3) as server:
         reverie.Client(server).add_batch("t", {"x": np.arange(2)})
