@@ -19,6 +19,8 @@ static int lock_mark(const char *path, int mode, int operation, bool *taken)
   *taken = false;
   char *mark = rv_path_join(path, RV_OURS_FILE);
   int file = mark == NULL ? -1 : open(mark, mode | O_NOFOLLOW | O_CLOEXEC);
+  bool unknown = file < 0 && (mark == NULL || errno == EMFILE || errno == ENFILE || errno == ENOMEM);
+  if (operation == LOCK_EX) *taken = unknown; /* who would remove it leaves it; who reads it finds out */
   free(mark);
   while (file >= 0 && flock(file, operation | LOCK_NB) != 0) {
     if (errno == EINTR) continue;

@@ -11,7 +11,8 @@
 #include "base/env.h"
 #include "reverie/checkpoint.h"
 
-/* Locks it, alone, if nobody else has it. -1: it has none, there are no locks, or, with *taken, somebody else's. */
+/* Locks it, alone, if nobody else has it. -1: it has none, there are no locks, or, with *taken, somebody else's; or this process has no memory or
+ * descriptor left to find that out. */
 int rv_checkpoint_mark_try(const char *path, bool *taken);
 /* The same beside others that share it. */
 int rv_checkpoint_mark_share(const char *path);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -245,6 +246,29 @@ static void waiting_for_one_that_is_locked_can_be_given_up(void **state)
   free(first);
 }
 
+/* It could be removed, else, while somebody reads it. */
+static void one_that_this_process_has_no_descriptor_for_counts_as_held(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES);
+  struct rlimit few, before;
+  bool taken;
+  char *first = save(f, store);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  few = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+  int mark = rv_checkpoint_mark_try(first, &taken);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+  assert_true(mark < 0 && taken);
+  mark = rv_checkpoint_mark_try(first, &taken);
+  assert_true(mark >= 0 && !taken);
+  rv_checkpoint_mark_release(mark);
+  rv_store_unref(store);
+  free(first);
+}
+
 /* The number is told where the system has it: it shows this process's own locks then. */
 static void another_process_that_holds_one_is_told_by_its_number(void **state)
 {
@@ -294,6 +318,7 @@ int main(void)
       TEST(a_child_that_was_forked_while_one_was_read_does_not_keep_it),
       TEST(a_child_that_was_forked_while_an_older_one_was_removed_keeps_nothing),
       TEST(one_that_stays_locked_is_read_after_a_while_and_that_is_told),
+      TEST(one_that_this_process_has_no_descriptor_for_counts_as_held),
       TEST(another_process_that_holds_one_is_told_by_its_number),
       TEST(waiting_for_one_that_is_locked_can_be_given_up),
   };
