@@ -1,8 +1,34 @@
 /* A start beside somebody who is still writing his last checkpoint. */
 #include <pthread.h>
 #include <sys/file.h>
+#include <sys/syscall.h>
 
 #include "persist/stores_testing.h"
+
+/* Who saves when it is looked whether a checkpoint is whole: as another process does when the names have been read already. */
+typedef struct quick_saver {
+  rv_checkpointer *checkpointer; /* NULL: nobody */
+  rv_store *store;
+  int times;
+} quick_saver;
+
+static quick_saver quick;
+
+static void save_at_once(void)
+{
+  quick_saver now = quick;
+  if (now.checkpointer == NULL) return;
+  quick.checkpointer = NULL; /* what it looks at itself */
+  free(save_with(now.checkpointer, now.store));
+  if (--now.times > 0) quick = now;
+}
+
+/* In the place of the system's. */
+int access(const char *path, int mode)
+{
+  if (strstr(path, "/" RV_DONE_FILE) != NULL) save_at_once();
+  return (int)syscall(SYS_faccessat, AT_FDCWD, path, mode);
+}
 
 /* A checkpoint that is not whole yet, and who writes it. */
 typedef struct writing {
@@ -105,6 +131,33 @@ static void a_start_that_waits_can_be_given_up(void **state)
   free(w.whole);
 }
 
+/* The one that the start found has gone then, and the other had no name yet when it read them. */
+static void a_start_finds_what_is_saved_while_it_looks(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_error err;
+  rv_checkpointer *one = checkpointer_of(f, 1, NULL);
+  for (int times = 1; times < 5; times++) {
+    rv_store *store = new_store(tables, TABLES), *back = NULL;
+    fill(store);
+    free(save_with(one, store));
+    const rv_store_config config = {.size = sizeof config, .tables = tables, .num_tables = TABLES};
+    rv_checkpointer *starts = checkpointer_of(f, 1, NULL);
+    f->log[0] = '\0';
+    quick = (quick_saver){.checkpointer = one, .store = store, .times = times};
+    must(rv_checkpointer_restore(starts, &config, NULL, &back, NULL, &err), &err);
+    quick.checkpointer = NULL;
+    assert_null(strstr(f->log, "begins empty"));
+    same_stores(store, back);
+    rv_checkpointer_unref(starts);
+    rv_store_unref(back);
+    rv_store_unref(store);
+  }
+  rv_checkpointer_unref(one);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -112,6 +165,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(a_start_waits_for_a_last_checkpoint_that_is_being_written),
       TEST(a_start_goes_on_where_nothing_is_written_for_a_while_and_that_is_told),
+      TEST(a_start_finds_what_is_saved_while_it_looks),
       TEST(a_start_that_waits_can_be_given_up),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

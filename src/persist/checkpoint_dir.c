@@ -19,7 +19,7 @@
 #include "persist/record_file.h"
 #include "reverie/version.h"
 
-enum { BEGIN_TRIES = 3, LOCK_TRIES = 1000, LOCK_PAUSE_NS = 1000000 };
+enum { LIST_TRIES = 20, BEGIN_TRIES = 3, LOCK_TRIES = 1000, LOCK_PAUSE_NS = 1000000 };
 
 char *rv_path_join(const char *dir, const char *name)
 {
@@ -55,6 +55,12 @@ static int newest_first(const void *a, const void *b)
   return strcmp(y->name, x->name);
 }
 
+static void note_gone(rv_checkpoint_list *list, const char *name)
+{
+  int64_t wall_ns;
+  if (rv_checkpoint_name_parse(name, &wall_ns) && wall_ns > list->newest_gone) list->newest_gone = wall_ns;
+}
+
 static rv_code add_entry(const char *root, const char *name, rv_checkpoint_list *list, rv_error *err)
 {
   char *path = rv_path_join(root, name);
@@ -62,6 +68,7 @@ static rv_code add_entry(const char *root, const char *name, rv_checkpoint_list 
   if (path == NULL) return rv_fail_memory(err, strlen(root));
   rv_checkpoint_entry added = {.unknown = stat(path, &info) == 0 ? 0 : errno};
   if (added.unknown == ENOENT || (added.unknown == 0 && !S_ISDIR(info.st_mode))) { /* gone meanwhile, or a file */
+    if (added.unknown == ENOENT) note_gone(list, name);
     free(path);
     return RV_OK;
   }
@@ -76,13 +83,14 @@ static rv_code add_entry(const char *root, const char *name, rv_checkpoint_list 
     return rv_fail_memory(err, sizeof *grown);
   }
   if (!rv_checkpoint_name_parse(name, &added.wall_ns)) added.wall_ns = INT64_MIN;
+  if (added.unknown == 0 && !added.done) note_gone(list, name);
   list->entries[list->count++] = added;
   return RV_OK;
 }
 
 rv_code rv_checkpoint_list_read(const char *root, rv_checkpoint_list *out, rv_error *err)
 {
-  *out = (rv_checkpoint_list){0};
+  *out = (rv_checkpoint_list){.newest_gone = INT64_MIN};
   rv_dir_names found;
   rv_code code = rv_dir_names_read(root, &found, err);
   for (size_t i = 0; code == RV_OK && i < found.count; i++)
@@ -94,6 +102,18 @@ rv_code rv_checkpoint_list_read(const char *root, rv_checkpoint_list *out, rv_er
   }
   if (out->count > 0) qsort(out->entries, out->count, sizeof *out->entries, newest_first);
   return RV_OK;
+}
+
+/* Once more is enough, unless yet another has gone meanwhile. */
+rv_code rv_checkpoint_list_read_whole(const char *root, rv_checkpoint_list *out, rv_error *err)
+{
+  int64_t known = INT64_MIN;
+  for (int tries = 1;; tries++) {
+    rv_code code = rv_checkpoint_list_read(root, out, err);
+    if (code != RV_OK || out->newest_gone <= known || tries == LIST_TRIES) return code;
+    known = out->newest_gone;
+    rv_checkpoint_list_fini(out);
+  }
 }
 
 void rv_checkpoint_list_fini(rv_checkpoint_list *list)

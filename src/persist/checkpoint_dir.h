@@ -49,10 +49,14 @@ typedef struct rv_checkpoint_entry {
 typedef struct rv_checkpoint_list {
   rv_checkpoint_entry *entries; /* newest first; those whose names are no times come last, by name, descending */
   size_t count;
+  int64_t newest_gone; /* of those that are no checkpoint, or not any more, the newest, by its name; INT64_MIN: there is none */
 } rv_checkpoint_list;
 
 /* All directories of the root but those whose names begin with a dot. A root that is not there has none. */
 rv_code rv_checkpoint_list_read(const char *root, rv_checkpoint_list *out, rv_error *err);
+/* The same for who begins with what is there. A saver takes an older one away as soon as a newer has its name, and while names are read that may
+ * be missed, and the other be gone by when it is looked at: then it is listed again. */
+rv_code rv_checkpoint_list_read_whole(const char *root, rv_checkpoint_list *out, rv_error *err);
 void rv_checkpoint_list_fini(rv_checkpoint_list *list);
 bool rv_checkpoint_is_done(const char *path); /* it is there, with DONE in it, or nobody can say: reading it will */
 

@@ -137,7 +137,7 @@ bool rv_checkpointer_any_in(const char *path)
 {
   rv_checkpoint_list list;
   bool any = false;
-  if (rv_checkpoint_list_read(path, &list, NULL) != RV_OK) return false;
+  if (rv_checkpoint_list_read_whole(path, &list, NULL) != RV_OK) return false;
   for (size_t i = 0; i < list.count && !any; i++) any = list.entries[i].done;
   rv_checkpoint_list_fini(&list);
   return any;

@@ -105,7 +105,7 @@ static rv_code load_newest(restoring *work, search *all, rv_error *err)
   for (int tries = 0; tries < LISTED_AGAIN; tries++) {
     rv_checkpoint_list list;
     *all = (search){.found = false};
-    code = rv_checkpoint_list_read(work->checkpointer->path, &list, err);
+    code = rv_checkpoint_list_read_whole(work->checkpointer->path, &list, err);
     if (code != RV_OK) return code;
     for (size_t i = 0; i < list.count && code == RV_OK && *work->out == NULL; i++)
       code = try_one(work, &list.entries[i], all, err);
