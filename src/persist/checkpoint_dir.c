@@ -182,6 +182,14 @@ static rv_code remove_ours(const char *path, int *mark, rv_error *err)
   return rmdir(path) == 0 || errno == ENOENT ? RV_OK : rv_fail_system(err, errno, "remove", path);
 }
 
+/* A process that is killed when it has removed all that was in a checkpoint leaves its directory. */
+static void remove_empty(const char *root, const char *name)
+{
+  char *path = rv_path_join(root, name);
+  if (path != NULL) rmdir(path);
+  free(path);
+}
+
 /* One that is locked and no checkpoint any more is somebody else's to remove, who is at it. */
 static void remove_outdated(const char *root, uint32_t keep, bool wholly, const rv_env *env)
 {
@@ -194,7 +202,11 @@ static void remove_outdated(const char *root, uint32_t keep, bool wholly, const 
   uint32_t kept = 0;
   for (size_t i = 0; i < list.count; i++) {
     const rv_checkpoint_entry *entry = &list.entries[i];
-    if (entry->unknown != 0 || !entry->ours || entry->wall_ns == INT64_MIN) continue; /* renamed: somebody wants to keep it */
+    if (entry->unknown != 0 || entry->wall_ns == INT64_MIN) continue; /* renamed: somebody wants to keep it */
+    if (!entry->ours) {
+      if (!entry->done && kept > 0 && wholly) remove_empty(root, entry->name);
+      continue;
+    }
     if (entry->done && kept++ < keep) continue;
     char *path = rv_path_join(root, entry->name);
     bool is_read = false;

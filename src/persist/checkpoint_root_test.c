@@ -31,6 +31,30 @@ static void the_newest_are_kept_and_nothing_of_others_is_removed(void **state)
   rv_store_unref(store);
 }
 
+/* A process that is killed between its last two steps leaves an empty directory, and each start would warn of it. */
+static void one_that_was_removed_but_for_its_directory_goes_with_the_next_save(void **state)
+{
+  fixture *f = *state;
+  rv_table_config tables[TABLES];
+  configure(tables);
+  rv_store *store = new_store(tables, TABLES);
+  char left[200], newer[200], foreign[200];
+  free(save(f, store));
+  snprintf(left, sizeof left, "%s/2020-01-01T00:00:00+00:00", f->root);
+  snprintf(foreign, sizeof foreign, "%s/2020-01-02T00:00:00+00:00", f->root);
+  snprintf(newer, sizeof newer, "%s/2200-01-01T00:00:00+00:00", f->root);
+  mkdir(left, 0777);
+  mkdir(foreign, 0777);
+  write_bytes(foreign, "tables.tfrecord", "theirs", 6); /* a Reverb's that was killed */
+  free(save(f, store));
+  assert_int_not_equal(access(left, F_OK), 0);
+  assert_true(is_there(foreign, "tables.tfrecord"));
+  mkdir(newer, 0777); /* somebody's who begins just now */
+  rv_checkpoints_retain(f->root, 1, &f->env);
+  assert_int_equal(access(newer, F_OK), 0);
+  rv_store_unref(store);
+}
+
 static void a_clock_that_goes_back_does_not_make_the_new_one_old(void **state)
 {
   fixture *f = *state;
@@ -492,6 +516,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       TEST(the_newest_are_kept_and_nothing_of_others_is_removed),
+      TEST(one_that_was_removed_but_for_its_directory_goes_with_the_next_save),
       TEST(a_clock_that_goes_back_does_not_make_the_new_one_old),
       TEST(a_clock_that_was_never_set_keeps_no_more_than_are_to_be_kept),
       TEST(what_a_crash_left_behind_goes_and_what_is_being_written_stays),
