@@ -244,11 +244,17 @@ static bool can_be_padded(const rv_batch *batch, const rv_chunk_column *a, const
   return same_rows(a, b) || (batch->shapes != NULL && a->dtype == b->dtype && a->rank == b->rank);
 }
 
+static rv_code check_column(const rv_batch *batch, size_t column, rv_error *err)
+{
+  if (column < rv_batch_num_columns(batch)) return RV_OK;
+  return rv_fail(err, RV_OUT_OF_RANGE, "column %zu: the batch has %zu columns", column, rv_batch_num_columns(batch));
+}
+
 /* The longest item's column; *squeezed if it is so in all of them. */
 static rv_code widest(const rv_batch *batch, size_t column, const rv_trajectory_column **out, bool *squeezed, rv_error *err)
 {
-  if (column >= rv_batch_num_columns(batch))
-    return rv_fail(err, RV_OUT_OF_RANGE, "column %zu: the batch has %zu columns", column, rv_batch_num_columns(batch));
+  rv_code code = check_column(batch, column, err);
+  if (code != RV_OK) return code;
   *out = &batch->draws[0].trajectory->columns[column];
   *squeezed = (*out)->squeeze;
   if (batch->one_layout) return RV_OK;
@@ -306,6 +312,8 @@ rv_code rv_batch_column(const rv_batch *batch, size_t column, rv_sample_column *
 
 rv_code rv_batch_lengths(const rv_batch *batch, size_t column, int64_t *out, rv_error *err)
 {
+  rv_code code = check_column(batch, column, err);
+  if (code != RV_OK) return code;
   for (size_t i = 0; i < batch->size; i++) {
     const rv_trajectory *trajectory = batch->draws[i].trajectory;
     if (column >= trajectory->num_columns) return fail_rows(batch, column, i, err);

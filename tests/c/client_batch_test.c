@@ -108,6 +108,24 @@ TEST(unequal_lengths_are_found_before_anything_is_counted)
   rv_server_info_free(info);
 }
 
+TEST(a_column_that_a_batch_does_not_have_is_refused)
+{
+  rv_error err;
+  put_sequence(f, "replay", 10, 3);
+  rv_batch *batch;
+  assert_ok(rv_client_sample_batch(f->client, "replay", 2, RV_UNEQUAL_PAD, &long_enough, &batch, &err));
+  const size_t none[] = {rv_batch_num_columns(batch), 100, SIZE_MAX};
+  for (int i = 0; i < 3; i++) {
+    rv_sample_column column;
+    int64_t lengths[2];
+    assert_code(rv_batch_column(batch, none[i], &column, &err), RV_OUT_OF_RANGE);
+    assert_code(rv_batch_gather(batch, none[i], lengths, 0, &err), RV_OUT_OF_RANGE);
+    assert_code(rv_batch_lengths(batch, none[i], lengths, &err), RV_OUT_OF_RANGE);
+    assert_says("the batch has 1 columns");
+  }
+  rv_batch_free(batch);
+}
+
 TEST(unequal_lengths_are_padded)
 {
   rv_error err;
@@ -344,6 +362,7 @@ int main(void)
                                      EVERY_WAY(a_batch_larger_than_a_queue_is_filled_as_items_come),
                                      EVERY_WAY(a_batch_that_must_not_wait_takes_what_is_there),
                                      EVERY_WAY(unequal_lengths_are_found_before_anything_is_counted),
+                                     EVERY_WAY(a_column_that_a_batch_does_not_have_is_refused),
                                      EVERY_WAY(unequal_lengths_are_padded),
                                      EVERY_WAY(rows_of_different_shapes_are_padded_in_each_dimension),
                                      EVERY_WAY(unequal_items_can_be_read_one_by_one),
