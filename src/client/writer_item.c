@@ -284,6 +284,7 @@ static rv_code note_table(rv_writer *writer, rv_writer_table *table, rv_error *e
  * known of the tables goes with the connection. */
 rv_code rv_writer_find_table(rv_writer *writer, const char *name, rv_writer_table **out, rv_error *err)
 {
+  if (name == NULL) return rv_fail(err, RV_INVALID_ARGUMENT, "no table was named");
   bool complete = writer->stream == NULL || writer->config.no_validation;
   if (!complete) rv_writer_renew_tables(writer);
   for (size_t i = 0; i < writer->num_tables; i++) {

@@ -144,6 +144,7 @@ static void create_item_says_what_is_wrong(bool remote)
   FAILS(RV_INVALID_ARGUMENT, "must not be empty", rv_writer_create_item(writer, "plain", 1, NULL, 0, NULL, error));
   FAILS(RV_INVALID_ARGUMENT, "nan", item_of_rows(writer, "plain", 4, 1, 1, (double)NAN, NULL, error));
   FAILS(RV_NOT_FOUND, "nowhere", item_of_rows(writer, "nowhere", 4, 1, 1, 1, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "no table was named", item_of_rows(writer, NULL, 4, 1, 1, 1, NULL, error));
   FAILS(RV_INVALID_ARGUMENT, "", item_of_rows(writer, "weighted", 4, 1, 1, -1, NULL, error));
   FAILS(RV_INVALID_ARGUMENT, "", item_of_rows(writer, "weighted", 4, 1, 1, (double)INFINITY, NULL, error));
   FAILS(RV_INVALID_ARGUMENT, "does not exist", item_of_rows(writer, "plain", 4, 2, INT64_MAX, 1, NULL, error));
@@ -578,6 +579,7 @@ static void the_step_writer_makes_items_of_the_last_steps(bool remote)
   FAILS(RV_INVALID_ARGUMENT, "inconsistent", rv_step_writer_append(writer, (rv_tensor[]){one, one}, 2, NULL, error));
   FAILS(RV_INVALID_ARGUMENT, "num_timesteps", rv_step_writer_create_item(writer, "plain", 0, 1, NULL, NULL, error));
   FAILS(RV_INVALID_ARGUMENT, "larger than", rv_step_writer_create_item(writer, "plain", 5, 1, NULL, NULL, error));
+  FAILS(RV_INVALID_ARGUMENT, "no table was named", rv_step_writer_create_item(writer, NULL, 2, 1, NULL, NULL, error));
   FAILS(RV_INVALID_ARGUMENT, "nan", rv_step_writer_create_item(writer, "plain", 2, (double)NAN, NULL, NULL, error));
   uint64_t key;
   OK(rv_step_writer_create_item(writer, "typed", 4, 1, NULL, &key, error));
