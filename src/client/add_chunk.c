@@ -28,6 +28,7 @@ static rv_code measure_alike(const rv_add *add, size_t *bytes, bool *strings, rv
     const rv_tensor *column = &add->columns[i];
     size_t elements, all;
     rv_code code = rv_shape_elements(column->dtype, column->rank, column->shape, &elements, &all, err);
+    if (code == RV_OK && all > 0 && column->data == NULL) code = rv_fail(err, RV_INVALID_ARGUMENT, "it has no data");
     if (code != RV_OK) {
       rv_error_prefix(err, "column %zu", i);
       return code;

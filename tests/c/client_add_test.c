@@ -334,6 +334,13 @@ TEST(what_does_not_fit_is_refused)
   good[0].dtype = (rv_dtype)77;
   assert_code(rv_client_add(f->client, "replay", good, 2, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
   assert_code(rv_client_add(f->client, "replay", good, 0, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  good[0] = (rv_tensor){.dtype = RV_FLOAT32, .rank = 1, .shape = three};
+  assert_code(rv_client_add(f->client, "replay", good, 2, 1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_says("column 0: it has no data");
+  good[0].dtype = RV_STRING;
+  assert_code(rv_client_add_batch(f->client, "replay", good, 1, 3, NULL, NULL, &added, &long_enough, &err), RV_INVALID_ARGUMENT);
+  assert_says("column 0: it has no data");
+  assert_int_equal(added, 0);
   assert_code(add_value(f->client, "replay", 1, NAN, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
   assert_code(add_value(f->client, "per", 1, -1.0, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
   assert_code(add_value(f->client, "per", 1, INFINITY, NULL, &long_enough, &err), RV_INVALID_ARGUMENT);
