@@ -229,10 +229,10 @@ rv_code rv_table_get_info(rv_table *table, rv_table_info *out, rv_error *err)
     rv_table_info_fini(out);
     return rv_fail_memory(err, SHOWN_WAITING * sizeof *out->waiting);
   }
-  int64_t now = rv_monotonic_ns(table->env);
   rv_turn turn;
   rv_turn_begin(&turn, table);
   rv_table_find_extremes(&turn, &out->min_priority, &out->max_priority); /* before what must be of one hold, this among it */
+  int64_t now = rv_monotonic_ns(table->env); /* with the lock: nothing that is told with it began later */
   rv_table_count_books(table);
   show_counts(table, out);
   rv_rates_report(table, now, out);

@@ -1,6 +1,9 @@
 #include "store/testing.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include "store/chunk_parts.h"
 #include "store/table_parts.h"
@@ -463,6 +466,56 @@ static void info_counts_what_happened(void **state)
   rv_store_unref(store);
 }
 
+/* A clock by whose first reading somebody comes and waits, before the reader goes on, if only the table can be had. */
+typedef struct meeting {
+  rv_table *table;
+  atomic_llong at_ns;
+  atomic_bool begun, waits;
+  pthread_t other;
+  rv_sampling sampling;
+  rv_draw draw;
+} meeting;
+
+static void *wait_for_an_item(void *argument)
+{
+  meeting *m = argument;
+  m->sampling = (rv_sampling){.want = 1, .draws = &m->draw, .waiter = {.deadline_ns = INT64_MAX}};
+  assert_int_equal(rv_table_sample(m->table, &m->sampling), RV_SUBMIT_PENDING);
+  atomic_store(&m->waits, true);
+  return NULL;
+}
+
+static int64_t meeting_ns(void *context)
+{
+  meeting *m = context;
+  int64_t now = atomic_fetch_add(&m->at_ns, 1000);
+  if (m->table == NULL || atomic_exchange(&m->begun, true)) return now;
+  pthread_create(&m->other, NULL, wait_for_an_item, m);
+  for (int i = 0; i < 100 && !atomic_load(&m->waits); i++) usleep(1000);
+  return now;
+}
+
+static void who_begins_to_wait_while_the_table_is_described_has_not_waited_less_than_no_time(void **state)
+{
+  (void)state;
+  meeting m = {.table = NULL};
+  rv_env env = {.size = sizeof env, .context = &m, .monotonic_ns = meeting_ns};
+  rv_table_config config = plain(10);
+  rv_store_config whole = {.size = sizeof whole, .tables = &config, .num_tables = 1, .env = &env};
+  rv_store *store = NULL;
+  rv_error err;
+  must(rv_store_new(&whole, &store, &err), &err);
+  m.table = rv_store_table(store, 0);
+  rv_table_info info = info_of(m.table);
+  assert_true(atomic_load(&m.begun));
+  assert_true(info.waiting_for_inserts_ns >= 0 && info.waiting_for_sampling_ns >= 0);
+  assert_true(info.sleeping_ns > 0);
+  rv_table_info_fini(&info);
+  pthread_join(m.other, NULL);
+  assert_true(rv_waiter_cancel(&m.sampling.waiter));
+  rv_store_unref(store);
+}
+
 static void mixed_layouts_are_refused_before_anything_is_counted(void **state)
 {
   (void)state;
@@ -606,6 +659,7 @@ int main(void)
       cmocka_unit_test(a_listing_neither_misses_nor_repeats_what_stays),
       cmocka_unit_test(keys_that_were_foreseen_do_not_keep_a_row_out),
       cmocka_unit_test(info_counts_what_happened),
+      cmocka_unit_test(who_begins_to_wait_while_the_table_is_described_has_not_waited_less_than_no_time),
       cmocka_unit_test(mixed_layouts_are_refused_before_anything_is_counted),
       cmocka_unit_test(items_of_ever_new_shapes_are_kept_and_read),
       cmocka_unit_test(an_item_of_very_many_chunks_costs_the_same_in_any_order),
