@@ -67,7 +67,7 @@ RV_API uint16_t rv_server_port(const rv_server *server, size_t index);
 /* Refuses new calls (health says NOT_SERVING), lets those in progress finish for up to drain_ms, ends the rest with
  * RV_UNAVAILABLE (waits on tables with RV_CANCELLED), and joins the I/O threads. The store stays open. Idempotent; any thread but
  * a callback's; a second call while one drains shortens the drain to its own, and waits for it too. A drain that lasts longer than
- * 10 s is logged, with how many calls it waits for. */
+ * 10 s is logged, with how many calls it waits for. In a forked child, where none of its threads is, this and rv_server_free do nothing. */
 RV_API void rv_server_stop(rv_server *server, int64_t drain_ms);
 /* Stops it if need be. */
 RV_API void rv_server_free(rv_server *server);

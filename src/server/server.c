@@ -109,6 +109,7 @@ static void destroy(rv_server *server)
   rv_cond_fini(&server->changed);
   rv_mutex_fini(&server->lock);
   rv_store_unref(server->store);
+  rv_maker_fini(&server->maker);
   free(server->ports);
   free(server);
 }
@@ -156,6 +157,7 @@ rv_code rv_server_new(const rv_server_config *config, rv_server **out, rv_error 
     free(ports);
     return rv_fail_memory(err, sizeof *server);
   }
+  rv_maker_init(&server->maker);
   rv_env_fill(&server->env, full.env != NULL ? full.env : rv_store_env(full.store));
   server->store = rv_store_ref(full.store);
   server->ports = ports;
@@ -356,6 +358,7 @@ static void drain(rv_server *server)
 
 void rv_server_stop(rv_server *server, int64_t drain_ms)
 {
+  if (!rv_maker_is_this_process(&server->maker)) return; /* a forked child: its threads are not here */
   int64_t until = deadline_in(server, drain_ms);
   rv_mutex_lock(&server->lock);
   bool first = server->phase == RV_SERVER_RUNS;
@@ -379,7 +382,7 @@ void rv_server_stop(rv_server *server, int64_t drain_ms)
 
 void rv_server_free(rv_server *server)
 {
-  if (server == NULL) return;
+  if (server == NULL || !rv_maker_is_this_process(&server->maker)) return;
   rv_server_stop(server, 0);
   destroy(server);
 }

@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/log_budget.h"
+#include "base/maker.h"
 #include "net/net.h"
 #include "persist/saver.h"
 #include "reverie/server.h"
@@ -34,6 +35,7 @@ typedef struct rv_server_loop {
 } rv_server_loop;
 
 struct rv_server {
+  rv_maker maker;
   rv_env env;
   rv_store *store;
   rv_writer_sessions *sessions; /* the store's */

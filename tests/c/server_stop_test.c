@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -333,6 +335,26 @@ static void a_unix_socket_serves_as_well(void **state)
   assert_int_equal(rmdir(directory), 0);
 }
 
+static void a_forked_child_leaves_its_parents_server_alone(void **state)
+{
+  (void)state;
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    rv_server_stop(rig.server, 0);
+    rv_server_free(rig.server);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  test_stream *call = stream_open(&peer, INSERT, NULL, 0);
+  uint64_t key;
+  insert_one(call, "t", 1, 1);
+  expect_keys(call, &key, 1);
+  stream_free(call);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -348,6 +370,7 @@ int main(void)
       TEST(an_address_that_is_none_is_refused),
       TEST(a_server_may_be_started_again_on_the_same_port_and_store),
       TEST(a_unix_socket_serves_as_well),
+      TEST(a_forked_child_leaves_its_parents_server_alone),
   };
   return cmocka_run_group_tests_name("server stop", tests, NULL, NULL);
 }
