@@ -413,6 +413,8 @@ rv_code rv_checkpoint_export(const char *checkpoint, rv_checkpointer *to, const 
   char *made = NULL;
   rv_partial partial = {.lock = -1};
   if (path != NULL) *path = NULL;
+  if (checkpoint == NULL || checkpoint[0] == '\0')
+    return rv_fail(err, RV_INVALID_ARGUMENT, "nothing was exported: no checkpoint was named");
   int hold = -1;
   rv_code code = rv_journal_lets_save(NULL, to->path, err);
   if (code == RV_OK) code = rv_partial_begin(to->path, &to->env, to->files, &partial, err);

@@ -196,6 +196,8 @@ static void an_exported_one_is_of_reverbs_format(void **state)
   assert_false(is_there(made, RV_INDEX_FILE));
   equals_what_is_restored(&to, store, tables, TABLES);
   assert_int_equal(rv_checkpoint_export(f->root, to.checkpointer, NULL, NULL, &err), RV_NOT_FOUND);
+  assert_int_equal(rv_checkpoint_export("", to.checkpointer, NULL, NULL, &err), RV_INVALID_ARGUMENT);
+  assert_int_equal(rv_checkpoint_export(NULL, to.checkpointer, NULL, NULL, &err), RV_INVALID_ARGUMENT);
   free(made);
   free(path);
   rv_store_unref(store);
