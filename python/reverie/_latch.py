@@ -3,7 +3,6 @@ the same thread in between would wait for without end."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
 
 
@@ -29,5 +28,7 @@ class Latch:
         return self._set
 
     def _open(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it is open: somebody else did it meanwhile
+        try:  # noqa: SIM105 - of contextlib nothing may be left at the interpreter's end
             self._gate.release()
+        except RuntimeError:  # it is open: somebody else did it meanwhile
+            pass

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import socket
+import sys
 import tempfile
 import threading
 import warnings
@@ -349,9 +350,12 @@ class Server:
             raise ValueError(f"drain must be a number of seconds from 0 to 1e9, got {drain!r}")
         if self._name is not None:
             _inproc.unregister(self._name, self)
+        self._end(int(seconds * 1000))
+
+    def _end(self, milliseconds: int) -> None:
         try:
             if self._server is not None:
-                self._drain(self._server, int(seconds * 1000))
+                self._drain(self._server, milliseconds)
         finally:
             with self._stop_lock:
                 if self._saver is not None:
@@ -449,9 +453,15 @@ class Server:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_store"):
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not hasattr(self, "_store"):
+            return
+        try:
             self.stop()
+        except (AttributeError, TypeError):
+            if not is_finalizing():  # which empties modules that something keeps (JAX does) before it drops the rest
+                raise
+            self._end(0)
 
     def __repr__(self) -> str:
         return f"Server(port={self._port}, tables={self._tables}, checkpointer={self._checkpointer})"

@@ -587,8 +587,7 @@ class StructuredWriter(_leaving.Block, _core.StructuredWriter):
         return WriterStatus(**self._status())
 
     def __del__(self) -> None:
-        items = self._unconfirmed()
-        if items == 0:
+        if self._outlives_modules() or self._unconfirmed() == 0:
             return
         if _leaving.ends_by_ctrl_c():
             self._give_up(KeyboardInterrupt)

@@ -166,7 +166,7 @@ class Writer(_leaving.Block):
         return self._writer.abandon()
 
     def __del__(self) -> None:
-        if not getattr(self, "_created_items", False) or self._writer.closed:
+        if not getattr(self, "_created_items", False) or self._writer.closed or self._outlives_modules():
             return
         if _leaving.ends_by_ctrl_c():
             self._give_up(KeyboardInterrupt)

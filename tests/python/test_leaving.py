@@ -201,3 +201,50 @@ def test_a_program_that_ends_with_an_open_writer_says_what_it_gives_up():
         [sys.executable, "-c", PRELUDE + textwrap.dedent(program)], capture_output=True, text=True, check=True, timeout=60
     )
     assert "4 of its items" in done.stderr
+
+
+KEPT_MODULES = """
+import ctypes
+for name in [name for name in sys.modules if name == "__main__" or name.partition(".")[0] == "reverie"]:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(sys.modules[name]))    # as JAX does: they are emptied, and what they had is dropped last
+"""
+OPEN_AT_THE_END = {
+    "structured": """
+    config = reverie.structured.create_config([reverie.structured.create_reference_step([1])[0][-1]], "q")
+    writer = reverie.Client(server.address).structured_writer([config])
+    for _ in range(4):
+        writer.append([1.0])
+    """,
+    "legacy": """
+    writer = reverie.Client(server.address).writer(1)
+    for _ in range(4):
+        writer.append([1.0])
+        writer.create_item("q", 1, 1.0)
+    """,
+}
+
+
+@pytest.mark.parametrize("kind", OPEN_AT_THE_END)
+def test_a_writer_that_outlives_its_emptied_modules_gives_its_items_their_second_and_says_what_is_lost(kind):
+    server = reverie.Server([reverie.Table.queue("q", 3)], address="127.0.0.1:0")
+    program = f"class server:\n    address = {server.address!r}\n" + textwrap.dedent(OPEN_AT_THE_END[kind])
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + KEPT_MODULES + program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "1 of its items unconfirmed" in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert reverie.Client(server).server_info(5)["q"].current_size == 3
+
+
+def test_a_server_that_outlives_its_emptied_modules_stops_without_a_word():
+    program = """
+    server = reverie.Server([reverie.Table.queue("q", 1)], address="127.0.0.1:0", name="kept")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + KEPT_MODULES + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
