@@ -26,6 +26,7 @@ from reverie import _core
 
 MISSING = object()
 PATIENCE = 0.15  # seconds, after which a call that waits is interrupted
+CALLING = []  # what is called now, which alone is interrupted
 SKIPPED_MODULES = {"reverie.server_executable", "reverie.jax", "reverie.torch", "reverie.as_reverb", "reverie.pybind"}
 NEEDS_TENSORFLOW = ("tf_client", "dataset", "_tensorflow", "_graph", "_iteration")
 # What ends or forks the process by design, waits for signals, or is the interpreter's own.
@@ -340,21 +341,25 @@ def call(world, functions, odd):
     keywords = {r.choice(names): argument(world, odd) for _ in range(r.randrange(3)) if names}
     if any(part in name for part in SMALL_ONLY) and not all(map(is_small, [*arguments, *keywords.values()])):
         return
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE, PATIENCE)
-    try:
-        result = function(*arguments, **keywords)
-        if type(result).__module__.startswith("reverie") and len(world.things) < 200:
-            world.things.append(result)
-        elif inspect.isgenerator(result) or hasattr(result, "__next__"):
-            next(result, None)
-    except (Exception, Interrupted, KeyboardInterrupt, SystemExit):
-        pass
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    CALLING.append(name)
+    with contextlib.suppress(Interrupted):  # which may come when the call is over just then
+        try:
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE, PATIENCE)
+            result = function(*arguments, **keywords)
+            if type(result).__module__.startswith("reverie") and len(world.things) < 200:
+                world.things.append(result)
+            elif inspect.isgenerator(result) or hasattr(result, "__next__"):
+                next(result, None)
+        except (Exception, Interrupted, KeyboardInterrupt, SystemExit):
+            pass
+        CALLING.clear()
+    CALLING.clear()
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def interrupt(*_):
-    raise Interrupted
+    if CALLING:
+        raise Interrupted
 
 
 def main(seed, calls):
