@@ -96,6 +96,8 @@ static rv_code parse(const char *text, bool for_client, rv_address *out, rv_erro
       return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\": an IPv6 host stands in brackets, as in [::1]:8000", text);
   }
   if (colon == NULL && text[strspn(text, "0123456789")] == '\0') return fail_without_host(text, text, for_client, err);
+  if (colon == NULL && strchr(text, '/') != NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" is a path; a socket file is written as unix:%.200s", text, text);
   if (colon == NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "address \"%.200s\" has no port; write %.200s:8000, with the server's port", text,
                    text);

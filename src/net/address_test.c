@@ -84,6 +84,7 @@ static void a_wrong_address_is_told_what_to_write(void **state)
     const char *address, *advice;
   } wrong[] = {{"", "empty"},
                {"localhost", "no port"},
+               {"/run/replay.sock", "written as unix:/run/replay.sock"},
                {"localhost:", "not a port"},
                {"localhost:70000", "not a port"},
                {"localhost:80x", "not a port"},
