@@ -30,7 +30,9 @@ static const uint64_t *keys_of_array(PyArrayObject *given, scratch *s, size_t *n
 {
   if (PyArray_SIZE(given) > 0 && !PyArray_ISINTEGER(given)) return bad_keys((PyObject *)given);
   if (PyArray_NDIM(given) != 1) {
-    PyErr_SetString(PyExc_ValueError, "keys must have one dimension");
+    PyObject *shape = PyObject_GetAttrString((PyObject *)given, "shape");
+    if (shape != NULL) PyErr_Format(PyExc_ValueError, "keys must have one dimension, got shape %S", shape);
+    Py_XDECREF(shape);
     return NULL;
   }
   if (core_check_mask(given, "keys") < 0) return NULL;
@@ -184,6 +186,16 @@ static PyObject *as_doubles(PyObject *given, const char *each)
   return doubles;
 }
 
+/* What a network gives is often [n, 1]. */
+static void refuse_shape(PyArrayObject *array, size_t n, const char *each)
+{
+  PyObject *shape = PyObject_GetAttrString((PyObject *)array, "shape");
+  const char *remedy = (size_t)PyArray_SIZE(array) == n && PyArray_NDIM(array) > 1 ? "; reshape(-1) makes it so" : "";
+  if (shape != NULL)
+    PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each %s, got %S%s", n, each, shape, remedy);
+  Py_XDECREF(shape);
+}
+
 const double *client_priorities(PyObject *given, scratch *s, size_t n, const char *each)
 {
   bool doubles = is_plain(given, NPY_DOUBLE), floats = !doubles && is_plain(given, NPY_FLOAT);
@@ -197,7 +209,7 @@ const double *client_priorities(PyObject *given, scratch *s, size_t n, const cha
   PyObject *array = as_doubles(given, each);
   if (scratch_hold(s, array) < 0) return NULL;
   if (PyArray_NDIM((PyArrayObject *)array) != 1 || (size_t)PyArray_SIZE((PyArrayObject *)array) != n) {
-    PyErr_Format(PyExc_ValueError, "priorities must have shape (%zu,), one for each %s", n, each);
+    refuse_shape((PyArrayObject *)array, n, each);
     return NULL;
   }
   return PyArray_DATA((PyArrayObject *)array);

@@ -287,3 +287,16 @@ def test_an_argument_that_has_to_be_named_is_named_in_the_error():
         TypeError, match=r"takes at most 2 positional arguments \(3 given\); give the next by its name: timeout=\.\.\."
     ):
         client.sample_batch("t", 4, 5)
+
+
+def test_priorities_and_keys_of_a_wrong_shape_are_told_which_it_is():
+    with reverie.Server([make_table("t")], in_process=True) as server:
+        client = reverie.Client(server)
+        client.add_batch("t", np.zeros(4))
+        keys = client.keys("t")
+        with pytest.raises(ValueError, match=r"shape \(4,\), one for each key, got \(4, 1\); reshape\(-1\) makes it so$"):
+            client.update_priorities("t", keys, np.ones((4, 1)))
+        with pytest.raises(ValueError, match=r"shape \(4,\), one for each key, got \(3,\)$"):
+            client.update_priorities("t", keys, np.ones(3))
+        with pytest.raises(ValueError, match=r"one dimension, got shape \(4, 1\)$"):
+            client.update_priorities("t", keys[:, None], np.ones(4))
