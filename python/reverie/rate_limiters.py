@@ -117,8 +117,8 @@ class SampleToInsertRatio(RateLimiter):
             raise ValueError(f"samples_per_insert must be > 0, got {ratio}")
         if not high - low >= 2 * max(1.0, ratio):
             raise ValueError(
-                f"the size of error_buffer must be at least 2 * max(1, samples_per_insert) = {2 * max(1.0, ratio)}, "
-                f"got a range of {high - low} from {error_buffer}: with less, inserts and samples block each other"
+                f"the size of error_buffer must be at least 2 * max(1, samples_per_insert) = {2 * max(1.0, ratio)}, as that of the number "
+                f"{max(1.0, ratio)} is; got {error_buffer}, a range of {high - low}: with less, inserts and samples block each other"
             )
         if low > centre:
             raise ValueError(

@@ -45,7 +45,7 @@ def test_sizes_that_are_no_integers_are_refused(make):
         ((-1.0, 1, 10.0), "must be > 0"),
         ((float("nan"), 1, 10.0), "must be > 0"),
         ((1.0, 1, 0.5), "size of error_buffer"),
-        ((4.0, 1, 3.0), "size of error_buffer"),
+        ((4.0, 1, 3.0), r"size of error_buffer must be at least .* = 8.0, as that of the number 4.0 is; got 3.0, a range of 6.0"),
         ((1.0, 10, (0.0, 1.0)), "size of error_buffer"),
         ((1.0, 1, (5.0, 10.0)), "above"),
         ((1.0, 0, 10.0), "positive integer"),
