@@ -75,6 +75,7 @@ class Block:
     """What the ``with`` block of a writer does. An exception that leaves it is never replaced but by one that says "end now"."""
 
     _ends_with_block = False
+    _taken_down = _interrupted  # which is not to be found under its name any more where modules are empty
 
     def _is_over(self) -> bool:
         """Was it closed already, by a call that told what was to tell?"""
@@ -141,11 +142,12 @@ class Block:
 
     def _outlives_modules(self) -> bool:
         """Was it dropped when the interpreter had emptied its modules already, as it does with those that something keeps (JAX does)? Then
-        its items have had their second, and the library says on stderr what is lost."""
+        its items have had their second, unless Ctrl-C took it down, and the library says on stderr what is lost."""
         if GRACE:
             return False
-        try:  # noqa: SIM105 - contextlib is empty, too
-            self._settle(1.0)
+        try:
+            if not self._taken_down:
+                self._settle(1.0)
         except BaseException:
             pass
         return True

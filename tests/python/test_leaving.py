@@ -236,6 +236,21 @@ def test_a_writer_that_outlives_its_emptied_modules_gives_its_items_their_second
     assert reverie.Client(server).server_info(5)["q"].current_size == 3
 
 
+@pytest.mark.parametrize("kind", OPEN_AT_THE_END)
+def test_a_writer_that_ctrl_c_takes_down_and_that_outlives_its_emptied_modules_does_not_ask_for_its_second(kind):
+    server = reverie.Server([reverie.Table.queue("q", 3)], address="127.0.0.1:0")
+    program = f"class server:\n    address = {server.address!r}\n" + textwrap.dedent(OPEN_AT_THE_END[kind])
+    program += "writer._settle = lambda seconds, write=os.write: write(2, b'waited')\n"
+    ends = [
+        subprocess.run(
+            [sys.executable, "-c", PRELUDE + KEPT_MODULES + program + last], capture_output=True, text=True, timeout=60
+        )
+        for last in ("raise KeyboardInterrupt\n", "")
+    ]
+    assert "waited" not in ends[0].stderr
+    assert "waited" in ends[1].stderr
+
+
 def test_a_server_that_outlives_its_emptied_modules_stops_without_a_word():
     program = """
     server = reverie.Server([reverie.Table.queue("q", 1)], address="127.0.0.1:0", name="kept")
