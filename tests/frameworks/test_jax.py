@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import threading
 import time
 
@@ -422,3 +424,23 @@ def test_a_wait_ends_when_another_thread_closes_the_iterator(holding, name):
     closing.start()
     assert list(stream) == []
     closing.join()
+
+
+OPEN_AT_THE_END = """
+import jax, numpy as np, reverie
+from reverie import structured
+fifo = reverie.selectors.Fifo()
+server = reverie.Server([reverie.Table("t", fifo, fifo, 10, reverie.rate_limiters.MinSize(1))], address="127.0.0.1:0", name="open")
+client = reverie.Client(server.address)
+config = structured.create_config([structured.create_reference_step([1])[0][-1]], "t")
+writer = client.structured_writer([config])
+writer.append([1.0])
+writer.flush()
+batches = client.batches("t", 1)
+next(batches)
+"""
+
+
+def test_a_program_that_ends_with_everything_open_ends_without_a_word():
+    done = subprocess.run([sys.executable, "-c", OPEN_AT_THE_END], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stderr == ""
