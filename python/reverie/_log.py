@@ -62,10 +62,11 @@ def _hand_over() -> None:
     from reverie import _core
 
     while (said := _core.take_log()) is not None:
-        level, line, dropped = said
+        level, line, dropped, dropped_level = said
         with _handling:
             if dropped > 0:
-                _tell(logging.WARNING, f"{dropped} lines of the log were dropped here: they came faster than they were handled")
+                text = f"{dropped} lines of the log were dropped here: they came faster than they were handled"
+                _tell(_LEVELS[dropped_level], text)  # whoever would not have had them does not miss them
             _tell(_LEVELS[level], line)
 
 

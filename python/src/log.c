@@ -17,8 +17,8 @@ enum { LINES_MAX = 1000 };
 
 typedef struct log_line {
   struct log_line *next;
-  rv_log_level level;
-  uint64_t dropped; /* lines before this one for which there was no room */
+  rv_log_level level, dropped_level;
+  uint64_t dropped; /* lines before this one for which there was no room; the gravest had that level */
   char text[];
 } log_line;
 
@@ -32,9 +32,10 @@ struct log_lines {
   size_t count;
   uint64_t said, taken, handled; /* lines: that had room, that a thread has taken, with which it was done */
   uint64_t dropped;
-  bool running;        /* a thread takes lines, or is about to */
-  bool closed;         /* lines go to stderr */
-  unsigned long taker; /* Python's number of that thread; 0: it has taken none yet */
+  rv_log_level dropped_level; /* of the gravest of them */
+  bool running;               /* a thread takes lines, or is about to */
+  bool closed;                /* lines go to stderr */
+  unsigned long taker;        /* Python's number of that thread; 0: it has taken none yet */
 };
 
 static void tell_plainly(const log_lines *lines, rv_log_level level, const char *text)
@@ -108,12 +109,14 @@ static bool push(log_lines *lines, rv_log_level level, const char *text)
   size_t size = strlen(text) + 1;
   log_line *line = lines->count < LINES_MAX ? malloc(sizeof *line + size) : NULL;
   if (line == NULL) {
+    if (lines->dropped == 0 || level > lines->dropped_level) lines->dropped_level = level;
     lines->dropped++;
     return false;
   }
   line->next = NULL;
   line->level = level;
   line->dropped = lines->dropped;
+  line->dropped_level = lines->dropped_level;
   memcpy(line->text, text, size);
   lines->dropped = 0;
   lines->said++;
@@ -210,7 +213,9 @@ PyObject *log_take(PyObject *module, PyObject *none)
   rv_mutex_unlock(&lines->lock);
   if (line == NULL) Py_RETURN_NONE;
   PyObject *text = PyUnicode_DecodeUTF8(line->text, (Py_ssize_t)strlen(line->text), "replace");
-  PyObject *out = text == NULL ? NULL : Py_BuildValue("(iNK)", (int)line->level, text, (unsigned long long)line->dropped);
+  PyObject *out =
+      text == NULL ? NULL
+                   : Py_BuildValue("(iNKi)", (int)line->level, text, (unsigned long long)line->dropped, (int)line->dropped_level);
   free(line);
   if (out == NULL) tell_rest_plainly(lines); /* no memory: the thread that asks ends by that */
   return out;

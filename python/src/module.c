@@ -188,8 +188,9 @@ static PyMethodDef module_methods[] = {
      "in there, with CancelledError."},
     {"take_log", log_take, METH_NOARGS,
      "take_log()\n--\n\n"
-     "The next line that the library said: level (0 to 3), text, and how many lines before it were dropped. None: there are no "
-     "more; the caller's thread ends."},
+     "The next line that the library said: level (0 to 3), text, how many lines before it were dropped, and the gravest one's "
+     "level. "
+     "None: there are no more; the caller's thread ends."},
     {"settle_log", log_settle, METH_NOARGS,
      "settle_log()\n--\n\nReturns when every line that was said before was handled, or none has been for a second, or after two "
      "seconds."},

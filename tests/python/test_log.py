@@ -135,6 +135,7 @@ def test_the_library_does_not_wait_for_handlers_and_what_is_dropped_is_told(kept
     dropped = [int(match[1]) for match in map(re.compile(r"(\d+) lines of the log were dropped here").match, said) if match]
     assert len(dropped) == 1
     assert sum("audit: " in line for line in said) + dropped[0] == calls + 1
+    assert {record.levelno for record in kept.records} == {logging.INFO}, "as those that were dropped"
 
 
 def test_a_handler_may_make_servers(kept):
