@@ -229,7 +229,11 @@ static int where_of(const transitions_object *self, PyObject *given, scratch *s,
   if (array == NULL || PyArray_TYPE(array) != NPY_BOOL) {
     PyErr_Format(PyExc_TypeError, "where must be bools, one for each environment, got %R", given);
   } else if (PyArray_NDIM(array) != 1 || (size_t)PyArray_DIM(array, 0) != self->num_envs) {
-    PyErr_Format(PyExc_ValueError, "where must have shape (%zu,), one bool for each environment", self->num_envs);
+    PyObject *shape = PyObject_GetAttrString(object, "shape");
+    if (shape != NULL)
+      PyErr_Format(PyExc_ValueError, "where must have shape (%zu,), one bool for each environment, got %S", self->num_envs,
+                   shape);
+    Py_XDECREF(shape);
   } else {
     bool *where = scratch_alloc(s, self->num_envs, sizeof *where);
     const npy_bool *bytes = PyArray_DATA(array); /* a view of other bytes may have more than 0 and 1 */

@@ -410,7 +410,7 @@ def test_a_where_that_is_none_is_named(connect):
         with pytest.raises(TypeError, match="where must be bools, one for each environment"):
             writer.add({"x": np.arange(3)}, where=where)
     for where in ([True], np.ones((3, 1), bool), True):
-        with pytest.raises(ValueError, match=r"where must have shape \(3,\)"):
+        with pytest.raises(ValueError, match=r"where must have shape \(3,\), one bool for each environment, got \("):
             writer.add({"x": np.arange(3)}, where=where)
     with pytest.raises(ValueError, match="row 2|environment 2"):
         writer.add({"x": np.arange(3)}, [1, float("nan"), float("nan")], where=[True, False, True])
