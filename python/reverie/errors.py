@@ -137,7 +137,7 @@ class AddressInUseError(UnavailableError, ValueError):
 
 
 class DataLossError(ReverieError, RuntimeError):
-    """Stored or received bytes do not decode."""
+    """Stored or received bytes do not decode, or lie in a spill's file whose disk does not give them back."""
 
     code = 15
 

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -278,6 +279,42 @@ def test_with_a_spill_four_times_the_limit_is_kept_and_read_as_it_came(tmp_path,
         for item in list(client.items("t"))[:: number // 50]:
             x = client.get("t", item.key).data["x"]
             assert np.array_equal(x, row(int(x[0]))["x"])
+
+
+def spill_file(directory) -> int:
+    """The descriptor of the file without a name that this process has in the directory."""
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{number}").startswith(f"{directory}/"):
+                return int(number)
+        except OSError:
+            continue
+    raise AssertionError(f"no file in {directory} is open")
+
+
+def is_at_rest(client: reverie.Client) -> bool:
+    """Nothing is written to the spill's file any more: behind the end of one that was cut short, what is before it would read as zeros."""
+    before = client.memory_info()
+    time.sleep(0.3)
+    return before.used <= LIMIT // 4 * 3 and client.memory_info().spilled == before.spilled
+
+
+@pytest.mark.parametrize("where", [{"in_process": True}, {"address": "127.0.0.1:0"}])
+def test_rows_that_the_spills_disk_does_not_give_back_are_data_loss(tmp_path, where):
+    tables = [make_table(max_size=100_000), make_table(name="other", max_size=10)]
+    with reverie.Server(tables, memory_limit=LIMIT, spill=tmp_path, **where) as server:
+        client = reverie.Client(server if server.address is None else server.address)
+        client.add("other", {"x": 1})
+        for number in range(4 * LIMIT // ROW):
+            client.add("t", row(number))
+        until(lambda: is_at_rest(client))
+        os.truncate(spill_file(tmp_path), 0)
+        with pytest.raises(reverie.errors.DataLossError, match=f'item .* cannot be read from the spill.s file in "{tmp_path}"'):
+            client.sample_batch("t", 256)
+        with pytest.raises(reverie.errors.DataLossError, match="delete the item"):
+            for sample in client.sample("t", num_samples=256, emit_timesteps=False):
+                assert sample.data["x"].shape == (ROW // 8,)
+        assert client.sample_batch("other", 1).data["x"][0] == 1
 
 
 def test_small_chunks_of_a_checkpoint_move_to_the_spill_like_others(tmp_path):
