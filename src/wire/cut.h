@@ -1,6 +1,6 @@
 /* Cuts: a run of a chunk's rows, planned (so that its size is known) and then written as a ChunkData.
  *
- * Rows that lie in place are sent as literals, large ones by reference; the rest is copied or encoded when the cut is planned. A
+ * Rows are sent as literals, where they lie in place or from a copy that is made when the cut is planned, large ones by reference; the rest is encoded then. A
  * cut holds no reference: the chunk must stay until it is written; what is written then holds the chunk for as long as it refers
  * to it. */
 #ifndef RV_WIRE_CUT_H
@@ -13,7 +13,7 @@ typedef struct rv_cut_column {
   const rv_chunk_column *spec;
   const void *rows; /* in place, or in `copy` */
   size_t stride;
-  void *copy;   /* owned, or NULL */
+  rv_buf *copy; /* one reference, or NULL */
   size_t bytes; /* of all rows */
   size_t content_size;
   size_t tensor_size; /* the TensorProto's */

@@ -17,7 +17,7 @@ void rv_cut_room_init(rv_cut_room *room)
 
 static void column_fini(rv_cut_column *column)
 {
-  free(column->copy);
+  rv_buf_unref(column->copy);
   rv_pieces_fini(&column->content);
 }
 
@@ -68,11 +68,15 @@ static rv_code find_rows(rv_cut_column *column, rv_chunk *chunk, size_t index, i
     have = count;
   }
   if (column->bytes == 0) return RV_OK;
-  column->copy = calloc(1, column->bytes);
+  if (have < 0) have = 0;
+  const size_t stride = column->spec->row_bytes, there = (size_t)have * stride;
+  column->copy = rv_buf_new(column->bytes);
   if (column->copy == NULL) return rv_fail_memory(err, column->bytes);
-  column->rows = column->copy;
-  column->stride = column->spec->row_bytes;
-  return have > 0 ? rv_chunk_copy_rows(chunk, index, first, have, column->copy, err) : RV_OK;
+  column->copy->size = column->bytes;
+  column->rows = column->copy->data;
+  column->stride = stride;
+  memset(column->copy->data + there, 0, column->bytes - there);
+  return have > 0 ? rv_chunk_copy_rows(chunk, index, first, have, column->copy->data, err) : RV_OK;
 }
 
 static size_t string_bytes(const rv_cut_column *column, size_t num_rows)

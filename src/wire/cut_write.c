@@ -46,7 +46,7 @@ rv_buf *rv_chunk_hold(rv_chunk *chunk)
 
 static bool can_share(const rv_cut_column *column, int64_t count)
 {
-  return column->copy == NULL && column->bytes >= SHARE_BYTES && (count == 1 || column->stride == column->spec->row_bytes);
+  return column->bytes >= SHARE_BYTES && (count == 1 || column->stride == column->spec->row_bytes);
 }
 
 static rv_code put_content(rv_pieces *out, rv_cut_column *column, const rv_cut *cut, rv_buf **holder, rv_error *err)
@@ -61,9 +61,10 @@ static rv_code put_content(rv_pieces *out, rv_cut_column *column, const rv_cut *
                      err);
   uint8_t header[RV_LITERAL_HEADER_MAX];
   size_t size = rv_literal_header(header, column->bytes);
-  if (*holder == NULL) *holder = rv_chunk_hold(cut->chunk);
-  if (*holder == NULL || rv_pieces_copy(out, header, size) != RV_OK ||
-      rv_pieces_share(out, *holder, column->rows, column->bytes) != RV_OK)
+  if (column->copy == NULL && *holder == NULL) *holder = rv_chunk_hold(cut->chunk);
+  rv_buf *owner = column->copy != NULL ? column->copy : *holder;
+  if (owner == NULL || rv_pieces_copy(out, header, size) != RV_OK ||
+      rv_pieces_share(out, owner, column->rows, column->bytes) != RV_OK)
     return rv_fail_memory(err, sizeof(rows_buf));
   return RV_OK;
 }
