@@ -123,7 +123,7 @@ static void give_blocks(blocks *of, rv_rings *own, int socket)
   of->env.monotonic_ns = standing_clock; /* so that an input does the same each time */
   rv_landing_round_init(&of->round, &of->env, of->spares);
   rv_landing_host_init(&of->host);
-  rv_landing_host_use(&of->host, of->arena, 0);
+  rv_landing_host_use(&of->host, of->arena, NULL, NULL);
   rv_rings_give(own, rv_landing_end_new(&of->host, &of->round, socket, &shared));
   RV_FUZZ_CHECK(own->in.blocks != NULL);
   of->shared = mmap(NULL, RV_LANDING_SHARED, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);

@@ -560,8 +560,7 @@ static void make_arena(rv_grpc_server *server, const rv_grpc_server_config *conf
   rv_error error;
   if (rv_arena_new(0, &server->rings.arena, &error) != RV_OK)
     rv_log(&server->env, RV_LOG_INFO, "large messages are copied to clients of this machine instead of lent: %s", error.message);
-  size_t memory_limit = config->memory_limit != NULL ? config->memory_limit(config->context) : 0;
-  rv_landing_host_use(&server->rings.landing, server->rings.arena, memory_limit);
+  rv_landing_host_use(&server->rings.landing, server->rings.arena, config->memory_limit, config->context);
 }
 
 static rv_code make_loops(rv_grpc_server *server, unsigned threads, rv_error *err)

@@ -79,7 +79,10 @@ rv_buf *rv_landing_find(rv_landing *landing, const uint8_t *data, size_t size, r
 typedef struct rv_landing_host {
   rv_mutex lock; /* guards `left` */
   rv_arena *arena;
-  size_t most_bytes;          /* of blocks that are out, and without a row that has landed */
+  size_t memory; /* that this process may use; and the server's limit, as rv_grpc_server_config's */
+  size_t (*memory_limit)(void *context);
+  void *context;
+  atomic_size_t most_bytes;   /* of blocks that are out, and without a row that has landed: by the limit as it was last seen */
   atomic_size_t bytes;        /* of all that are out, */
   atomic_size_t landed_bytes; /* and of these, with a row that has landed */
   atomic_uint wanting;        /* connections whose writers want blocks, or have some */
@@ -89,12 +92,13 @@ typedef struct rv_landing_host {
 
 void rv_landing_host_init(rv_landing_host *host);
 /* From now on blocks are given, of the server's arena (NULL: none are). Those in which no row has landed yet are at most 2 GiB, and a 16th of the
- * memory that this process may use, and of the server's limit (0: it has none); together with those whose rows have landed, and whose writers have not
- * let go of them yet, twice as much. Before anybody connects. */
-void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t memory_limit);
+ * memory that this process may use, and of the server's limit just now (0: it has none; `memory_limit` NULL: it never has); together with those whose
+ * rows have landed, and whose writers have not let go of them yet, twice as much. Before anybody connects; `memory_limit` is asked whenever blocks are
+ * served, and when it is looked. */
+void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t (*memory_limit)(void *context), void *context);
 /* Once no connection is left. What writers still read stays as it is for good. */
 void rv_landing_host_fini(rv_landing_host *host);
-/* Takes back what gone connections' writers have let go of, or have left behind with their process. Any thread. */
+/* Takes back what gone connections' writers have let go of, or have left behind with their process, and sees which limit there is now. Any thread. */
 void rv_landing_host_look(rv_landing_host *host);
 
 /* The ends of one loop's connections. Where there are many, each is read seldom, and its writers would wait for blocks that they have let go of long

@@ -56,6 +56,21 @@ struct rv_landing_end {
 
 _Static_assert(RV_LANDING_SLOTS <= UINT16_MAX, "a slot's number has 16 bits");
 
+/* ---- bounds ---- */
+
+/* The limit may be another than when it was seen last. Of two threads that see it the later one may have looked before: the next one sees it again. */
+static void follow_limit(rv_landing_host *host)
+{
+  enum { SHARE = 16 };
+  static const size_t most = (size_t)2 << 30;
+  size_t limit = host->memory_limit != NULL ? host->memory_limit(host->context) : 0;
+  size_t memory = limit > 0 && limit < host->memory ? limit : host->memory;
+  size_t bytes = memory / SHARE < most ? memory / SHARE : most;
+  if (atomic_load_explicit(&host->most_bytes, memory_order_relaxed) == bytes) return;
+  atomic_store_explicit(&host->most_bytes, bytes, memory_order_relaxed);
+  if (host->arena != NULL) rv_arena_keep_idle(host->arena, bytes / 2);
+}
+
 /* ---- blocks ---- */
 
 static size_t bytes_of(uint32_t pages)
@@ -118,12 +133,13 @@ static bool take_back_given(rv_landing_end *end, uint32_t size)
 static bool may_give(const rv_landing_end *end, size_t bytes)
 {
   const rv_landing_host *host = end->host;
-  size_t share = host->most_bytes / (atomic_load_explicit(&host->wanting, memory_order_relaxed) + (size_t)1);
+  size_t most = atomic_load_explicit(&host->most_bytes, memory_order_relaxed);
+  size_t share = most / (atomic_load_explicit(&host->wanting, memory_order_relaxed) + (size_t)1);
   size_t empty = end->bytes - end->landed_bytes;
   size_t all = atomic_load_explicit(&host->bytes, memory_order_relaxed);
   size_t all_landed = atomic_load_explicit(&host->landed_bytes, memory_order_relaxed);
-  return end->num_free > 0 && empty + bytes <= share && end->landed_bytes <= share && all + bytes <= 2 * host->most_bytes &&
-         all + bytes <= host->most_bytes + all_landed;
+  return end->num_free > 0 && empty + bytes <= share && end->landed_bytes <= share && all + bytes <= 2 * most &&
+         all + bytes <= most + all_landed;
 }
 
 static bool give(rv_landing_end *end, uint32_t size)
@@ -220,6 +236,7 @@ static bool serve_size(rv_landing_end *end, uint32_t size, size_t *at_once)
 static void serve(rv_landing_end *end)
 {
   if (end->cheats) return;
+  follow_limit(end->host);
   bool fine = collect(end);
   end->landed = end->reads = 0;
   end->owes = end->refused = false;
@@ -400,15 +417,13 @@ void rv_landing_end_leave(rv_landing_end *end)
 
 /* ---- the host ---- */
 
-void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t memory_limit)
+void rv_landing_host_use(rv_landing_host *host, rv_arena *arena, size_t (*memory_limit)(void *context), void *context)
 {
-  enum { SHARE = 16 };
-  static const size_t most = (size_t)2 << 30;
-  size_t memory = rv_machine_memory_allowed();
-  if (memory_limit > 0 && memory_limit < memory) memory = memory_limit;
   host->arena = arena;
-  host->most_bytes = memory / SHARE < most ? memory / SHARE : most;
-  if (arena != NULL) rv_arena_keep_idle(arena, host->most_bytes / 2);
+  host->memory = rv_machine_memory_allowed();
+  host->memory_limit = memory_limit;
+  host->context = context;
+  follow_limit(host);
 }
 
 void rv_landing_host_init(rv_landing_host *host)
@@ -420,6 +435,7 @@ void rv_landing_host_init(rv_landing_host *host)
 
 void rv_landing_host_look(rv_landing_host *host)
 {
+  follow_limit(host);
   if (atomic_load(&host->num_left) == 0) return;
   rv_mutex_lock(&host->lock);
   for (rv_link *link = host->left.next, *next; link != &host->left; link = next) {

@@ -509,21 +509,72 @@ static void a_client_believes_no_file_that_is_another(void **state)
 
 /* ---- bounds ---- */
 
+static size_t limit_at(void *context)
+{
+  return *(const size_t *)context;
+}
+
 static void a_server_gives_no_more_than_its_share_of_the_memory(void **state)
 {
   (void)state;
   rv_landing_host host;
-  rv_landing_host_init(&host);
-  const size_t share = rv_machine_memory_allowed() / 16, most = (size_t)2 << 30;
-  rv_landing_host_use(&host, NULL, 0);
-  assert_int_equal(host.most_bytes, share < most ? share : most);
-  rv_landing_host_use(&host, NULL, 16 << 20);
-  assert_int_equal(host.most_bytes, 1 << 20);
-  rv_landing_host_use(&host, NULL, 1);
-  assert_int_equal(host.most_bytes, 0);
-  rv_landing_host_use(&host, NULL, SIZE_MAX);
-  assert_int_equal(host.most_bytes, share < most ? share : most);
-  rv_landing_host_fini(&host);
+  const size_t share = rv_machine_memory_allowed() / 16, most = (size_t)2 << 30, all = share < most ? share : most;
+  const size_t limits[] = {0, 16 << 20, 1, SIZE_MAX}, shares[] = {all, 1 << 20, 0, all};
+  for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+    size_t limit = limits[i];
+    rv_landing_host_init(&host);
+    rv_landing_host_use(&host, NULL, limit_at, &limit);
+    assert_int_equal(host.most_bytes, shares[i]);
+    rv_landing_host_fini(&host);
+  }
+}
+
+static void a_limit_that_is_changed_is_that_of_the_blocks_that_are_given_from_then_on(void **state)
+{
+  static rv_buf *rows[RV_LANDING_SLOTS];
+  enum { LARGE = 400000 };
+  setting *s = *state;
+  pair p = connect_pair(s);
+  s->memory_limit = MEMORY; /* of which blocks are a 16th, and of those one writer's are half: he finds five */
+  size_t count = take_all(&p, LARGE, rows, RV_LANDING_SLOTS);
+  assert_in_range(count * LARGE, MEMORY / 32 - 3 * LARGE, MEMORY / 32);
+  drop_all(rows, count);
+  s->memory_limit = 16 * (size_t)(MEMORY / 2);
+  count = take_all(&p, LARGE, rows, RV_LANDING_SLOTS);
+  assert_in_range(count * LARGE, MEMORY / 4 - 3 * LARGE, MEMORY / 4);
+  drop_all(rows, count);
+  hang_up(&p);
+}
+
+/* 32 MiB lie idle at most, and half of what blocks may be. */
+static void a_limit_that_is_lowered_is_that_of_what_lies_idle(void **state)
+{
+  enum { PART = 1 << 20, PARTS = 48 };
+  setting *s = *state;
+  void *parts[PARTS];
+  size_t used, idle;
+  for (int quiet = 0; quiet < 2; quiet++) { /* it is followed by a server with much to do, and by one that nobody needs */
+    s->memory_limit = 16 * (size_t)(MEMORY / 2);
+    rv_landing_host_look(&s->host);
+    for (size_t round = 0; round < 2; round++) {
+      for (size_t i = 0; i < PARTS; i++) {
+        parts[i] = rv_arena_take(s->arena, PART, s);
+        assert_non_null(parts[i]);
+      }
+      for (size_t i = 0; i < PARTS; i++) rv_arena_give_back(s->arena, parts[i]);
+      rv_arena_usage(s->arena, &used, &idle);
+      assert_int_equal(idle, round == 0 ? 48 << 20 : 32 << 20);
+      s->memory_limit = 16;
+      pair p;
+      if (quiet == 0) {
+        p = connect_pair(s);
+        assert_true(rv_landing_end_serve(p.end));
+        hang_up(&p);
+      } else {
+        rv_landing_host_look(&s->host);
+      }
+    }
+  }
 }
 
 int main(void)
@@ -531,6 +582,8 @@ int main(void)
 #define LANDING_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_server_gives_no_more_than_its_share_of_the_memory),
+      LANDING_TEST(a_limit_that_is_changed_is_that_of_the_blocks_that_are_given_from_then_on),
+      LANDING_TEST(a_limit_that_is_lowered_is_that_of_what_lies_idle),
       LANDING_TEST(a_row_becomes_its_message_where_it_was_put),
       LANDING_TEST(a_block_comes_back_when_nobody_reads_it_any_more),
       LANDING_TEST(the_next_use_of_a_block_has_all_of_it),

@@ -26,8 +26,14 @@ typedef struct setting {
   rv_env env;
   rv_landing_round round;
   rv_landing_host host;
+  size_t memory_limit;
   rv_arena_maps *maps;
 } setting;
+
+static inline size_t limit_of(void *context)
+{
+  return ((const setting *)context)->memory_limit;
+}
 
 static inline int64_t standing_clock(void *context)
 {
@@ -52,7 +58,8 @@ static inline int set_up(void **state)
   rv_env_fill(&s->env, &env);
   rv_landing_round_init(&s->round, &s->env, s->spares);
   rv_landing_host_init(&s->host);
-  rv_landing_host_use(&s->host, s->arena, 16 * (size_t)(MEMORY / 2));
+  s->memory_limit = 16 * (size_t)(MEMORY / 2);
+  rv_landing_host_use(&s->host, s->arena, limit_of, s);
   s->maps = rv_arena_maps_new(1 << 20);
   *state = s;
   return 0;

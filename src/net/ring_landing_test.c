@@ -63,7 +63,7 @@ static int set_up(void **state)
   e->env.monotonic_ns = standing_clock;
   rv_landing_round_init(&e->round, &e->env, e->spares);
   rv_landing_host_init(&e->host);
-  rv_landing_host_use(&e->host, e->arena, 0);
+  rv_landing_host_use(&e->host, e->arena, NULL, NULL);
   rv_rings_lend(&e->client, e->clients_arena);
   rv_rings_borrow(&e->server, e->maps, rv_arena_file(e->clients_arena), SIZE_MAX);
   rv_landing_end *blocks = rv_landing_end_new(&e->host, &e->round, e->sockets[1], &shared);
