@@ -1,4 +1,5 @@
 /* A server's end. */
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -8,6 +9,7 @@
 #include "base/linux.h"
 #include "base/machine_memory.h"
 #include "base/memory_file.h"
+#include "base/off_streams.h"
 #include "net/landing.h"
 
 #ifdef RV_LINUX
@@ -335,18 +337,28 @@ rv_buf *rv_landing_end_land(rv_landing_end *end, uint32_t slot, uint64_t offset,
 
 /* ---- ends ---- */
 
-/* A descriptor that becomes readable when the process has ended; -1: there is none. */
+#if !defined SO_PEERPIDFD && defined RV_LINUX && !defined __hppa__ && !defined __sparc__
+#define SO_PEERPIDFD 77 /* newer than many systems' headers */
+#endif
+
+/* A descriptor that becomes readable when the process has ended; -1: there is none. A system that has none by the socket (before Linux 6.5) is asked by
+ * the process's number, which is perhaps another's by then. */
 static int watch_process(int socket)
 {
+  int process = -1;
+#if defined RV_LINUX && defined SO_PEERPIDFD
+  socklen_t size = sizeof process;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &process, &size) == 0) return rv_off_streams(process);
+  if (errno != ENOPROTOOPT && errno != EOPNOTSUPP) return -1;
+#endif
 #if defined RV_LINUX && defined SYS_pidfd_open
   struct ucred peer;
   socklen_t length = sizeof peer;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid == 0) return -1;
-  return (int)syscall(SYS_pidfd_open, peer.pid, 0U);
-#else
-  (void)socket;
-  return -1;
+  process = rv_off_streams((int)syscall(SYS_pidfd_open, peer.pid, 0U));
 #endif
+  (void)socket;
+  return process;
 }
 
 static bool has_ended(const rv_landing_end *end)

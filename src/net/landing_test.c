@@ -2,10 +2,15 @@
  * comes back once; and what a client says of them harms nobody else. */
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/machine_memory.h"
 #include "net/landing_testing.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 static void expect_message(const rv_buf *message, size_t row, int fill)
 {
@@ -372,10 +377,10 @@ static void a_row_stays_for_its_writer_when_the_server_goes(void **state)
   rv_buf_unref(unsent);
 }
 
-/* Another process, which has put a row somewhere when this returns. */
-static pid_t start_writer(setting *s, pair *p)
+/* Another process, which has connected and does nothing; *socket is this end. */
+static pid_t start_connected(int *socket_here)
 {
-  int listener = socket(AF_UNIX, SOCK_STREAM, 0), shared;
+  int listener = socket(AF_UNIX, SOCK_STREAM, 0);
   struct sockaddr address = {.sa_family = AF_UNIX}; /* a name is found for it */
   struct sockaddr_storage bound;
   socklen_t length = sizeof bound;
@@ -388,30 +393,43 @@ static pid_t start_writer(setting *s, pair *p)
     if (connect(fd, (struct sockaddr *)&bound, length) == 0) pause();
     _exit(1);
   }
-  p->sockets[0] = accept(listener, NULL, NULL);
-  assert_true(p->sockets[0] >= 0);
+  *socket_here = accept(listener, NULL, NULL);
+  assert_true(*socket_here >= 0);
   close(listener);
+  return child;
+}
+
+static void end_process(pid_t process)
+{
+  kill(process, SIGKILL);
+  assert_int_equal(waitpid(process, NULL, 0), process);
+}
+
+/* For whoever has connected; what he does is done here, as if it were there. False: he gets no blocks. */
+static bool make_pair(setting *s, pair *p)
+{
+  int shared;
   p->sockets[1] = -1;
   p->end = rv_landing_end_new(&s->host, &s->round, p->sockets[0], &shared);
-  assert_non_null(p->end);
-  p->client = rv_landing_join(shared, rv_arena_file_to_write(s->arena), s->maps); /* as if it were there */
+  if (p->end == NULL) return false;
+  p->client = rv_landing_join(shared, rv_arena_file_to_write(s->arena), s->maps);
   assert_non_null(p->client);
   close(shared);
-  return child;
+  return true;
 }
 
 static void what_a_process_leaves_behind_is_taken_back(void **state)
 {
   setting *s = *state;
   pair p;
-  pid_t writer = start_writer(s, &p);
+  pid_t writer = start_connected(&p.sockets[0]);
+  assert_true(make_pair(s, &p));
   rv_buf *row = put_row(&p, ROW, 8), *sent = put_row(&p, ROW, 9), *message = land(&p, sent);
   close(p.sockets[0]);
   rv_landing_end_leave(p.end);
   rv_landing_host_look(&s->host);
   assert_int_equal(atomic_load(&s->host.num_left), 1); /* it may send them by another connection */
-  kill(writer, SIGKILL);
-  assert_int_equal(waitpid(writer, NULL, 0), writer);
+  end_process(writer);
   rv_landing_host_look(&s->host);
   assert_int_equal(atomic_load(&s->host.num_left), 0);
   expect_message(message, ROW, 9);
@@ -421,6 +439,45 @@ static void what_a_process_leaves_behind_is_taken_back(void **state)
   rv_buf_unref(sent);
   rv_landing_unref(p.client);
 }
+
+#ifdef SYS_clone3
+/* Another process of that number, which does nothing; -1: this one may not choose numbers. */
+static pid_t start_of_number(pid_t number)
+{
+  struct {
+    _Alignas(8) uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size;
+  } how = {.exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1};
+  pid_t child = (pid_t)syscall(SYS_clone3, &how, sizeof how);
+  while (child == 0) pause();
+  return child;
+}
+
+static void who_has_the_number_of_a_process_that_has_ended_is_not_taken_for_it(void **state)
+{
+  int ended;
+  socklen_t size = sizeof ended;
+  setting *s = *state;
+  pair p;
+  pid_t writer = start_connected(&p.sockets[0]);
+  bool can = getsockopt(p.sockets[0], SOL_SOCKET, SO_PEERPIDFD, &ended, &size) == 0;
+  if (can) close(ended);
+  end_process(writer);
+  pid_t other = can ? start_of_number(writer) : -1;
+  unsigned left = 0;
+  if (other > 0 && make_pair(s, &p)) { /* systems before Linux 6.16 tell nothing of a process that is no more */
+    rv_buf *row = put_row(&p, ROW, 8);
+    rv_landing_end_leave(p.end);
+    rv_landing_host_look(&s->host);
+    left = atomic_load(&s->host.num_left);
+    rv_buf_unref(row);
+    rv_landing_unref(p.client);
+  }
+  if (other > 0) end_process(other);
+  close(p.sockets[0]);
+  assert_int_equal(left, 0);
+  assert_int_equal(bytes_used(s), 0);
+}
+#endif
 
 static void a_forked_child_lets_go_of_nothing(void **state)
 {
@@ -602,6 +659,9 @@ int main(void)
       LANDING_TEST(a_row_stays_for_its_writer_when_the_connection_goes),
       LANDING_TEST(a_row_stays_for_its_writer_when_the_server_goes),
       LANDING_TEST(what_a_process_leaves_behind_is_taken_back),
+#ifdef SYS_clone3
+      LANDING_TEST(who_has_the_number_of_a_process_that_has_ended_is_not_taken_for_it),
+#endif
       LANDING_TEST(a_forked_child_lets_go_of_nothing),
       LANDING_TEST(nonsense_costs_the_connection_and_nothing_else),
       LANDING_TEST(a_client_believes_no_file_that_is_another),
