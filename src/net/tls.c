@@ -3,24 +3,32 @@
 #include <errno.h>
 #include <openssl/x509v3.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/plain_file.h"
 #include "net/tls_parts.h"
 
 static const unsigned char http2[] = "\x02h2";
 
 /* ---- files ---- */
 
+/* Of OpenSSL's, which would wait for whoever writes to a pipe. */
 static rv_code check_readable(const char *what, const char *path, rv_error *err)
 {
-  FILE *file = fopen(path, "re");
-  if (file == NULL) return rv_fail(err, RV_INVALID_ARGUMENT, "the %s \"%.200s\" cannot be read: %s", what, path, strerror(errno));
-  fclose(file);
-  return RV_OK;
+  const char *instead;
+  const int fd = rv_plain_file_open(path, &instead);
+  if (fd >= 0) {
+    close(fd);
+    return RV_OK;
+  }
+  if (instead != NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT, "the %s \"%.200s\" is %s; give a file, which can be read again", what, path,
+                   instead);
+  return rv_fail(err, RV_INVALID_ARGUMENT, "the %s \"%.200s\" cannot be read: %s", what, path, strerror(errno));
 }
 
 static rv_code fail_file(const char *what, const char *path, const char *remedy, rv_error *err)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -472,7 +473,7 @@ def test_identities_that_an_open_server_is_given_by_sighup_are_asked_for(tmp_pat
         ("identities: [{name: x, token_file: /nowhere, rights: {}}]", "/nowhere.*No such file"),
         ("identities: [{name: x, token_file: /, rights: {}}]", 'token_file: "/" is a directory, not a file with a token'),
         ("identities: [{name: x, token_file: /proc/self/mem}]", '"/proc/self/mem" cannot be read: Input/output error'),
-        ("identities: [{name: x, token_file: /dev/null}]", '"/dev/null" has no token in its first line'),
+        ("identities: [{name: x, token_file: /dev/null}]", '"/dev/null" is a device, not a file with a token in its first line'),
         ("identities: [{name: x, password: y}]", "no field"),
         (
             "identities:\n  - name: x\n    token: 0123456789abcdef\n    token_file: /dev/null\n",
@@ -533,6 +534,29 @@ def test_a_pipe_in_the_place_of_a_token_is_refused_and_holds_nobody_up(tmp_path)
         server.kill()
     assert status == 0
     assert re.search(r'SIGHUP: .*token_file: ".*/token" is a pipe, .*; the identities are as before', err), err
+
+
+@pytest.mark.parametrize("field", ["certificate", "key", "authority", "revocation_list"])
+def test_a_pipe_in_the_place_of_a_file_of_tls_is_refused_and_holds_nobody_up(tmp_path, files, field):
+    path, moved = tmp_path / "server.yaml", tmp_path / "moved.pem"
+    given = {"certificate": files.server, "key": files.server, "authority": files.authority}
+    if field == "revocation_list":
+        given[field] = revoke(files)
+    shutil.copy(given[field], moved)
+    given[field] = moved
+    path.write_text("tables: [{name: t}]\ntls:\n" + "".join(f"  {name}: {file}\n" for name, file in given.items()))
+    server = server_program.Server("--config", str(path), "--port", "0")
+    try:
+        moved.unlink()
+        os.mkfifo(moved)
+        status, err = server.end_after_reload()
+    finally:
+        server.kill()
+    assert status == 0
+    assert re.search(r'SIGHUP: the .* file ".*/moved.pem" is a pipe; .*; the certificates are as before', err), err
+    out = server_program.run("--config", str(path), "--check")
+    assert out.returncode == 2
+    assert '/moved.pem" is a pipe; give a file' in out.stderr
 
 
 def test_files_other_than_the_certificate_are_told_where_they_are_given(files, tmp_path):

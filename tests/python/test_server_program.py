@@ -3,6 +3,7 @@
 import contextlib
 import importlib.metadata
 import os
+import pathlib
 import re
 import resource
 import signal
@@ -721,3 +722,53 @@ def test_a_configuration_that_sighup_finds_wrong_is_told_and_changes_nothing(tmp
     file.write_text("port: 0\n")
     said = after_sighup(file, "port: 0\nlisten: localhost:0\n", "--table", "name=t")
     assert f"error: SIGHUP: {file}:1: port: both listen and host or port are given" in said[0]
+
+
+def start_with_pipes(*args):
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([server_program.path(), *args], text=True, **streams)
+
+
+def test_a_configuration_that_comes_by_a_pipe_is_waited_for(tmp_path):
+    pipe, text = tmp_path / "pipe", "tables: [{name: t}]\n"
+    os.mkfifo(pipe)
+    for path in (str(pipe), "/dev/stdin"):
+        with start_with_pipes("--port", "0", "--check", "--config", path) as process:
+            with open(pipe, "w") if path == str(pipe) else process.stdin as source:  # which waits for its reader
+                for part in (text[:8], text[8:]):
+                    source.write(part)
+                    source.flush()
+            assert process.wait(timeout=30) == 0, process.stderr.read()
+            assert process.stdout.read() == "the configuration is right: 1 table\n"
+
+
+def test_a_signal_ends_a_server_that_waits_for_its_configuration():
+    process = start_with_pipes("--config", "/dev/stdin")
+
+    def takes_signals():
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        return int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) >> (signal.SIGTERM - 1) & 1
+
+    try:
+        until(takes_signals)
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+        err = process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+    assert "/dev/stdin: the configuration was waited for until a signal came" in err
+
+
+def test_a_pipe_in_the_place_of_the_configuration_is_refused_by_sighup_and_holds_nobody_up(tmp_path):
+    file = tmp_path / "server.yaml"
+    file.write_text("port: 0\n")
+    server = server_program.Server("--config", str(file), "--table", "name=t")
+    try:
+        file.unlink()
+        os.mkfifo(file)
+        status, err = server.end_after_reload()
+    finally:
+        server.kill()
+    assert status == 0
+    assert f"SIGHUP: {file}: is a pipe, not a file that can be read again; the identities are as before" in err

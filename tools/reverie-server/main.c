@@ -207,6 +207,7 @@ static void reload(rv_server *server, const settings *all, const invocation *how
   rv_error err = {.message = ""};
   settings again;
   settings_init(&again);
+  again.again = true;
   bool read = read_again(&again, how, &err);
   if (!read) say_reloaded(how->log, "identities", RV_INVALID_ARGUMENT, &err);
   if (read && (*asks || again.asks)) {

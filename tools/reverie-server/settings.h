@@ -12,6 +12,7 @@
 
 typedef struct settings {
   arena memory; /* of everything below */
+  bool again;   /* read by a server that runs */
   const char **addresses;
   size_t num_addresses;
   bool listen_by_flag; /* the file's addresses were dropped */

@@ -278,7 +278,7 @@ static bool read_all(void *context)
 bool read_config_file(settings *all, const char *path, rv_error *err)
 {
   yaml_tree tree;
-  if (!yaml_tree_read(&tree, path, err)) return false;
+  if (!yaml_tree_read(&tree, path, all->again, err)) return false;
   reading one = {.all = all, .top = yaml_top(&tree), .err = err};
   bool no_memory, ok = arena_try(&all->memory, read_all, &one, &no_memory);
   if (no_memory) rv_fail(err, RV_RESOURCE_EXHAUSTED, "%s: out of memory", path);

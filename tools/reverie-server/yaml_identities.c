@@ -1,25 +1,13 @@
 #include "yaml_identities.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { TOKEN_MAX = 4096 };
+#include "base/plain_file.h"
 
-/* Opened without waiting for whoever would write to a pipe: nobody may, and the thread that reads tokens is the one that ends the server. */
-static FILE *open_token(const char *path, bool *is_pipe)
-{
-  struct stat found;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return NULL;
-  *is_pipe = fstat(fd, &found) == 0 && S_ISFIFO(found.st_mode);
-  FILE *file = fdopen(fd, "r");
-  if (file == NULL) close(fd);
-  return file;
-}
+enum { TOKEN_MAX = 4096 };
 
 /* The file's first line. A token that ended where a NUL is, or a line that is cut, would be another, and perhaps one that is easily found. */
 static bool read_token(arena *memory, const yaml_place *at, const char *given, const char **out, rv_error *err)
@@ -27,19 +15,19 @@ static bool read_token(arena *memory, const yaml_place *at, const char *given, c
   char line[TOKEN_MAX];
   const char *path;
   if (!parse_path(memory, given, &path, err)) return yaml_fail_here(at, err);
-  bool is_pipe = false;
-  FILE *file = open_token(path, &is_pipe);
-  if (file == NULL) return yaml_fail(at, err, "the file \"%.200s\" cannot be read: %s", path, strerror(errno));
-  if (is_pipe) {
-    fclose(file);
-    return yaml_fail(at, err,
-                     "\"%.200s\" is a pipe, which may keep the server waiting; give a file with a token in its first line", path);
+  const char *instead;
+  const int fd = rv_plain_file_open(path, &instead);
+  if (instead != NULL) return yaml_fail(at, err, "\"%.200s\" is %s, not a file with a token in its first line", path, instead);
+  FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+  if (file == NULL) {
+    yaml_fail(at, err, "the file \"%.200s\" cannot be read: %s", path, strerror(errno));
+    if (fd >= 0) close(fd);
+    return false;
   }
   errno = 0;
   const size_t read = fread(line, 1, sizeof line, file);
   const int failed = ferror(file) ? errno : 0;
   fclose(file);
-  if (failed == EISDIR) return yaml_fail(at, err, "\"%.200s\" is a directory, not a file with a token in its first line", path);
   if (failed != 0) return yaml_fail(at, err, "the file \"%.200s\" cannot be read: %s", path, strerror(failed));
   size_t length = 0;
   while (length < read && line[length] != '\r' && line[length] != '\n') length++;

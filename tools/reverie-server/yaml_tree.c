@@ -1,12 +1,15 @@
 #include "yaml_tree.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/plain_file.h"
+#include "ending.h"
 
 /* Of what people write most often. */
 static const char *remedy(const char *context, const char *problem)
@@ -43,31 +46,62 @@ static bool ends_here(yaml_parser_t *parser, const char *path, rv_error *err)
   return root == NULL;
 }
 
-bool yaml_tree_read(yaml_tree *tree, const char *path, rv_error *err)
+/* ---- reading ---- */
+
+typedef struct source {
+  int fd;
+  int error; /* that ended it; 0: none has */
+} source;
+
+/* libyaml's. What a pipe or a terminal does not have yet is waited for, until a signal is to end the server. */
+static int read_some(void *context, unsigned char *out, size_t size, size_t *have)
 {
-  FILE *file = fopen(path, "rb");
-  if (file == NULL) {
-    rv_fail(err, RV_NOT_FOUND, "%s: %s", path, strerror(errno));
-    return false;
-  }
-  struct stat found;
-  if (fstat(fileno(file), &found) == 0 && S_ISDIR(found.st_mode)) {
-    rv_fail(err, RV_INVALID_ARGUMENT, "%s: is a directory, not a file", path);
-    fclose(file);
-    return false;
-  }
+  enum { LOOKED_EVERY_MS = 100 };
+  source *from = context;
+  struct pollfd at = {.fd = from->fd, .events = POLLIN};
+  ssize_t n = -1;
+  do {
+    if (poll(&at, 1, LOOKED_EVERY_MS) != 0)
+      n = read(from->fd, out, size);
+    else
+      errno = ending_signal() != 0 ? ECANCELED : EAGAIN;
+  } while (n < 0 && (errno == EAGAIN || errno == EINTR));
+  from->error = n < 0 ? errno : 0;
+  *have = n < 0 ? 0 : (size_t)n;
+  return n >= 0;
+}
+
+/* -1: it cannot be. */
+static int open_source(const char *path, bool again, rv_error *err)
+{
+  const char *instead;
+  int fd = again ? rv_plain_file_open(path, &instead) : rv_plain_file_open_any(path, &instead);
+  if (fd < 0 && instead == NULL) rv_fail(err, RV_NOT_FOUND, "%s: %s", path, strerror(errno));
+  if (fd < 0 && instead != NULL)
+    rv_fail(err, RV_INVALID_ARGUMENT, "%s: is %s, not a file%s", path, instead, again ? " that can be read again" : "");
+  return fd;
+}
+
+bool yaml_tree_read(yaml_tree *tree, const char *path, bool again, rv_error *err)
+{
+  source from = {.fd = open_source(path, again, err)};
+  if (from.fd < 0) return false;
   yaml_parser_t parser;
   bool ok = yaml_parser_initialize(&parser) != 0;
   if (!ok) {
     rv_fail(err, RV_RESOURCE_EXHAUSTED, "%s: out of memory", path);
-    fclose(file);
+    close(from.fd);
     return false;
   }
   tree->path = path;
-  yaml_parser_set_input_file(&parser, file);
+  yaml_parser_set_input(&parser, read_some, &from);
   const bool loaded = yaml_parser_load(&parser, &tree->document) != 0;
   ok = loaded;
-  if (!ok) {
+  if (from.error == ECANCELED) {
+    rv_fail(err, RV_CANCELLED, "%s: the configuration was waited for until a signal came to end the server", path);
+  } else if (from.error != 0) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "%s: cannot be read: %s", path, strerror(from.error));
+  } else if (!ok) {
     parser_fail(&parser, path, err);
   } else if (yaml_document_get_root_node(&tree->document) == NULL) {
     rv_fail(err, RV_INVALID_ARGUMENT, "%s: the file is empty; it needs at least tables", path);
@@ -77,7 +111,7 @@ bool yaml_tree_read(yaml_tree *tree, const char *path, rv_error *err)
   }
   if (loaded && !ok) yaml_document_delete(&tree->document);
   yaml_parser_delete(&parser);
-  fclose(file);
+  close(from.fd);
   return ok;
 }
 

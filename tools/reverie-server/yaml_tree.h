@@ -12,8 +12,9 @@ typedef struct yaml_tree {
   yaml_document_t document;
 } yaml_tree;
 
-/* Reads the file's one document. */
-bool yaml_tree_read(yaml_tree *tree, const char *path, rv_error *err);
+/* Reads the file's one document. `again`: by a server that runs, which nothing but a file may keep waiting; else it waits for what comes by a pipe, or
+ * from a terminal, until a signal is to end it. */
+bool yaml_tree_read(yaml_tree *tree, const char *path, bool again, rv_error *err);
 void yaml_tree_free(yaml_tree *tree);
 
 /* A node, and how it is reached: "tables[0].sampler". */
