@@ -124,6 +124,15 @@ def test_a_check_does_not_listen(tmp_path):
             ["shape[0]", "write -1 for any size"],
         ),
         ("tables: [{name: t}]\ncheckpoints:\n  path: ~/data\n", 3, ["checkpoints.path: ", "only a shell knows"]),
+        ("tables:\n  - name: ~\n", 2, ["tables[0].name: ", "got ~, which is nothing in YAML"]),
+        ("tables:\n  - name:\n", 2, ["tables[0].name: ", "got nothing; give one"]),
+        ("tables: [{name: t}]\ncheckpoints: {path: null}\n", 2, ["checkpoints.path: ", "got null, which is nothing"]),
+        ("tables: [{name: t}]\nhost: Null\n", 2, ["host: ", "got Null, which is nothing"]),
+        ("tables: [{name: t}]\nidentities: [{name: x, certificate_name: ~}]\n", 2, ["certificate_name: ", "got ~, which"]),
+        ("tables: [{name: t}]\nidentities: [{name: x, rights: {~: read}}]\n", 2, ["rights: ", "got ~, which"]),
+        ("tables: " + "[" * 100000 + "]" * 100000, 1, ["nested more than 64 deep"]),
+        ("tables: " + "{a: " * 30000 + "}" * 30000, 1, ["nested more than 64 deep"]),
+        ("tables: \n  " + "- " * 30000 + "a", 2, ["nested more than 64 deep"]),
         ("port: 0\n", None, ["no tables"]),
         ("tables: []\n", None, ["no tables"]),
         ("tables: {name: t}\n", 1, ["tables", "list"]),
@@ -276,6 +285,12 @@ def test_wrong_flags_are_told(args, words):
     assert out.returncode == 2
     for word in words:
         assert word in out.stderr, out.stderr
+
+
+def test_what_is_nothing_in_yaml_is_text_in_quotes(tmp_path):
+    config = write(tmp_path, "tables: [{name: '~'}, {name: \"null\"}]")
+    out = server_program.run("--port", "0", "--config", config, "--check")
+    assert (out.returncode, out.stdout) == (0, "the configuration is right: 2 tables\n"), out.stderr
 
 
 def test_flags_alone_are_enough_and_loopback_is_the_default():

@@ -77,9 +77,10 @@ static bool read_shape(collector *all, const yaml_place *at, rv_spec *spec, rv_e
   int64_t *shape = arena_alloc(all->memory, rank, sizeof *shape);
   for (size_t i = 0; i < rank; i++) {
     yaml_place size;
-    if (!yaml_element(all->memory, at, i, &size, err) || !yaml_scalar(all->memory, &size, "a size", &text, err)) return false;
-    if (strcmp(text, "null") == 0 || strcmp(text, "None") == 0 || strcmp(text, "~") == 0)
-      return yaml_fail(&size, err, "%s is no size; write -1 for any size", text);
+    if (!yaml_element(all->memory, at, i, &size, err)) return false;
+    if (yaml_is_null(&size)) return yaml_fail(&size, err, "null is no size; write -1 for any size");
+    if (!yaml_scalar(all->memory, &size, "a size", &text, err)) return false;
+    if (strcmp(text, "None") == 0) return yaml_fail(&size, err, "None is no size; write -1 for any size");
     if (!parse_int(text, -1, INT64_MAX, &shape[i], err)) return yaml_fail_here(&size, err);
   }
   spec->rank = (int32_t)rank;

@@ -49,9 +49,16 @@ static bool ends_here(yaml_parser_t *parser, const char *path, rv_error *err)
 /* ---- reading ---- */
 
 typedef struct source {
+  const yaml_parser_t *parser;
   int fd;
   int error; /* that ended it; 0: none has */
 } source;
+
+/* Far more than any configuration is, and libyaml comes to take minutes. */
+static bool is_deep(const yaml_parser_t *parser)
+{
+  return parser->flow_level > YAML_DEPTH_MAX || parser->indents.top - parser->indents.start > YAML_DEPTH_MAX;
+}
 
 /* libyaml's. What a pipe or a terminal does not have yet is waited for, until a signal is to end the server. */
 static int read_some(void *context, unsigned char *out, size_t size, size_t *have)
@@ -60,6 +67,8 @@ static int read_some(void *context, unsigned char *out, size_t size, size_t *hav
   source *from = context;
   struct pollfd at = {.fd = from->fd, .events = POLLIN};
   ssize_t n = -1;
+  if (is_deep(from->parser)) from->error = ELOOP;
+  if (from->error != 0) return 0;
   do {
     if (poll(&at, 1, LOOKED_EVERY_MS) != 0)
       n = read(from->fd, out, size);
@@ -84,9 +93,9 @@ static int open_source(const char *path, bool again, rv_error *err)
 
 bool yaml_tree_read(yaml_tree *tree, const char *path, bool again, rv_error *err)
 {
-  source from = {.fd = open_source(path, again, err)};
-  if (from.fd < 0) return false;
   yaml_parser_t parser;
+  source from = {.parser = &parser, .fd = open_source(path, again, err)};
+  if (from.fd < 0) return false;
   bool ok = yaml_parser_initialize(&parser) != 0;
   if (!ok) {
     rv_fail(err, RV_RESOURCE_EXHAUSTED, "%s: out of memory", path);
@@ -99,6 +108,8 @@ bool yaml_tree_read(yaml_tree *tree, const char *path, bool again, rv_error *err
   ok = loaded;
   if (from.error == ECANCELED) {
     rv_fail(err, RV_CANCELLED, "%s: the configuration was waited for until a signal came to end the server", path);
+  } else if (from.error == ELOOP) {
+    rv_fail(err, RV_INVALID_ARGUMENT, "%s:%zu: nested more than %d deep", path, parser.mark.line + 1, YAML_DEPTH_MAX);
   } else if (from.error != 0) {
     rv_fail(err, RV_INVALID_ARGUMENT, "%s: cannot be read: %s", path, strerror(from.error));
   } else if (!ok) {
@@ -148,11 +159,27 @@ const char *yaml_place_text(arena *memory, const yaml_place *at)
   return arena_copy(memory, text, length > 0 ? strlen(text) : 0);
 }
 
+bool yaml_is_null(const yaml_place *at)
+{
+  static const char *const words[] = {"", "~", "null", "Null", "NULL"};
+  bool is = false;
+  if (!yaml_is_scalar(at) || at->node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    is = is ||
+         (at->node->data.scalar.length == strlen(words[i]) && strcmp((const char *)at->node->data.scalar.value, words[i]) == 0);
+  return is;
+}
+
 bool yaml_scalar(arena *memory, const yaml_place *at, const char *expected, const char **out, rv_error *err)
 {
   if (!yaml_is_scalar(at))
     return yaml_fail(at, err, "expected %s, got a %s", expected, yaml_is_sequence(at) ? "list" : "mapping");
   const char *text = (const char *)at->node->data.scalar.value;
+  if (yaml_is_null(at) && *text == '\0')
+    return yaml_fail(at, err, "expected %s, got nothing; give one, or take it out", expected);
+  if (yaml_is_null(at))
+    return yaml_fail(at, err, "expected %s, got %s, which is nothing in YAML; give one, take it out, or put it in quotes",
+                     expected, text);
   size_t length = at->node->data.scalar.length;
   if (memchr(text, '\0', length) != NULL) return yaml_fail(at, err, "expected %s, got text with a NUL character", expected);
   *out = arena_copy(memory, text, length);

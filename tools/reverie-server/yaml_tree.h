@@ -35,7 +35,9 @@ bool yaml_fail(const yaml_place *at, rv_error *err, const char *format, ...) RV_
 /* Puts the place before a sentence that is there already. Always false. */
 bool yaml_fail_here(const yaml_place *at, rv_error *err);
 
-/* The text of a scalar; false, with an error that says what was expected, for anything else. */
+/* Nothing, null or ~ stands there, not in quotes. */
+bool yaml_is_null(const yaml_place *at);
+/* The text of a scalar; false, with an error that says what was expected, for anything else, null too. */
 bool yaml_scalar(arena *memory, const yaml_place *at, const char *expected, const char **out, rv_error *err);
 static inline bool yaml_is_scalar(const yaml_place *at)
 {
