@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,7 +76,8 @@ class Identity:
     token : str, optional
         At least 16 visible ASCII characters.
     certificate_name : str, optional
-        The common name in its certificate, or the first DNS name where that is missing.
+        The common name in its certificate, or the first DNS name where that is missing. A server without an `authority` in its `TLS` asks
+        for no certificate, and warns that nobody is known by one.
     """
 
     name: str
@@ -125,6 +127,18 @@ def raw_identities(identities: Sequence[Identity] | None) -> list[Any] | None:
         if not isinstance(identity, Identity):
             raise TypeError(f"identities must be reverie.Identity objects, got {identity!r}")
     return [identity._raw() for identity in found]
+
+
+def warn_of_certificates(identities: list[Any] | None, tls: RawTLS | None) -> None:
+    """A line in the log for each of a server's that nobody can be, as reverie-server writes it."""
+    if identities is None or (tls is not None and tls[2] is not None):
+        return
+    for name, _, certificate_name, _ in identities:
+        if certificate_name is not None:
+            logging.getLogger("reverie").warning(
+                'identity "%s" is known by its certificate, and nobody is asked for one; give who signs them by TLS(authority=...)',
+                name,
+            )
 
 
 def from_environment(tls: TLS | None, token: str | None, *, has_tls: bool) -> tuple[TLS | None, str | None]:

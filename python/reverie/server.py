@@ -24,7 +24,7 @@ from reverie.checkpointers import CheckpointerBase, DefaultCheckpointer
 from reverie.errors import AddressInUseError, DeadlineExceededError, FailedPreconditionError, OpenPortWarning, UnavailableError
 from reverie.extensions import TableExtensionBase
 from reverie.journal import Journal, JournalStats
-from reverie.security import TLS, Identity, RawTLS, raw_identities, raw_tls
+from reverie.security import TLS, Identity, RawTLS, raw_identities, raw_tls, warn_of_certificates
 from reverie.table import Table
 
 if TYPE_CHECKING:
@@ -269,6 +269,8 @@ class Server:
             )
         except UnavailableError as error:
             raise AddressInUseError(str(error)) from None
+        self._tls = tls
+        warn_of_certificates(identities, tls)
         self._addresses = [
             address if port == 0 else f"{address.rpartition(':')[0]}:{port}"
             for address, port in zip(addresses, self._server.ports(), strict=True)
@@ -331,6 +333,7 @@ class Server:
         if self._server is None:
             raise FailedPreconditionError("the server listens nowhere, so nobody is asked")
         self._server.set_identities(raw)
+        warn_of_certificates(raw, self._tls)
 
     def stop(self, drain: float = 0.0) -> None:
         """Stops serving. Idempotent. Saves nothing: what is to last is for `Client.checkpoint` before.

@@ -311,6 +311,22 @@ def test_a_certificate_says_who_calls(files):
         client.reset("t")
 
 
+def test_who_is_known_by_a_certificate_that_nobody_is_asked_for_is_told_of(files, caplog):
+    (by_certificate,) = (identity for identity in identities() if identity.certificate_name)
+    with serve(identities=identities(), tls=reverie.TLS(certificate=files.server)) as server:
+        until(lambda: len(caplog.records) == 1)
+        server.set_identities([by_certificate])
+        until(lambda: len(caplog.records) == 2)
+        server.set_identities(identities()[:2])
+    with serve(identities=identities(), tls=reverie.TLS(certificate=files.server, authority=files.authority)) as server:
+        server.set_identities([by_certificate])
+    told = {record.getMessage() for record in caplog.records}
+    assert told == {
+        'identity "seventh" is known by its certificate, and nobody is asked for one; give who signs them by TLS(authority=...)'
+    }
+    assert len(caplog.records) == 2
+
+
 def test_the_environment_gives_what_a_program_does_not(files, monkeypatch):
     monkeypatch.setenv("REVERIE_TOKEN", ACTOR)
     monkeypatch.setenv("REVERIE_TLS_AUTHORITY", files.authority)
