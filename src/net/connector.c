@@ -12,7 +12,10 @@
 #include "net/shortcut.h"
 #include "net/socket.h"
 
-enum { ASKED_EVERY_MS = 1 /* who takes no descriptors yet */ };
+enum {
+  ASKED_EVERY_MS = 1,       /* who takes no descriptors yet, */
+  ASKED_AGAIN_NS = 20000000 /* and for so long who took none the last time */
+};
 
 struct rv_connector {
   rv_loop *loop;
@@ -26,6 +29,7 @@ struct rv_connector {
   bool wants_rings;
   rv_rings rings;     /* given */
   bool asks, refused; /* for them: of this connection; and another one asked the same address in vain */
+  bool lends;         /* and has told of the loop's arena */
   uint64_t asks_until_ns;
   uv_poll_t *poll;
   uv_timer_t *pause; /* before it asks again; the system's time, as the server's coming is no matter of the environment's */
@@ -141,8 +145,8 @@ static void on_answer(uv_poll_t *poll, int status, int events)
   rv_connector *connector = poll->data;
   rv_loop_enter(connector->loop);
   rv_loop *loop = connector->loop;
-  rv_rings_answer answer =
-      rv_rings_answer_read(connector->fd, rv_spares_arena(rv_loop_spares(loop)), loop->arena_maps, &connector->rings);
+  rv_arena *lent = connector->lends ? rv_spares_arena(rv_loop_spares(loop)) : NULL;
+  rv_rings_answer answer = rv_rings_answer_read(connector->fd, lent, loop->arena_maps, &connector->rings);
   if (answer == RV_RINGS_UNKNOWN)
     connect_without(connector);
   else
@@ -152,6 +156,12 @@ static void on_answer(uv_poll_t *poll, int status, int events)
 static int wait_for(rv_connector *connector, int events, uv_poll_cb then, int64_t ns);
 
 static void on_pause_over(uv_timer_t *pause);
+
+/* As far as is known. */
+static bool takes_none(const rv_connector *connector)
+{
+  return strcmp(connector->loop->takes_none, connector->address.text) == 0;
+}
 
 static bool ask_again_soon(rv_connector *connector)
 {
@@ -164,10 +174,19 @@ static bool ask_again_soon(rv_connector *connector)
   return true;
 }
 
+/* A server that has not let it in for so long, or never takes descriptors, as where a security module forbids them, is asked for rings without them, and
+ * the next connection does not wait for that as long. */
 static void ask_for_rings(rv_connector *connector)
 {
-  int error = rv_rings_ask(connector->fd, own_arena(connector));
+  rv_loop *loop = connector->loop;
+  int error = rv_rings_ask(connector->fd, own_arena(connector), &connector->lends);
   if (error == EPERM && ask_again_soon(connector)) return;
+  if (error == EPERM || error == EOPNOTSUPP) {
+    snprintf(loop->takes_none, sizeof loop->takes_none, "%s", connector->address.text);
+    error = rv_rings_ask(connector->fd, NULL, &connector->lends);
+  } else if (connector->lends && takes_none(connector)) {
+    loop->takes_none[0] = '\0';
+  }
   if (error == 0) error = wait_for(connector, UV_READABLE, on_answer, RV_RINGS_ANSWER_NS);
   if (error != 0) connect_without(connector);
 }
@@ -185,7 +204,7 @@ static void on_pause_over(uv_timer_t *pause)
 static void connected(rv_connector *connector)
 {
   stop_waiting(connector);
-  connector->asks_until_ns = uv_hrtime() + RV_RINGS_ANSWER_NS;
+  connector->asks_until_ns = uv_hrtime() + (takes_none(connector) ? ASKED_AGAIN_NS : RV_RINGS_ANSWER_NS);
   if (connector->asks)
     ask_for_rings(connector);
   else

@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "base/spare_core.h"
 #include "base/spares.h"
+#include "net/address.h"
 #include "net/landing.h"
 #include "net/net.h"
 
@@ -40,10 +41,11 @@ struct rv_loop {
   int64_t waits_from_ns, polled_ns, since_ns, late_from_ns;
   rv_link connections; /* closed when the loop ends */
   void (*close_connection)(rv_link *link);
-  rv_buf *spare_block;       /* one block of an rv_output, kept for the next */
-  rv_spares *spares;         /* for large messages, and what writers put large rows into */
-  rv_arena_maps *arena_maps; /* of servers, by its clients' connections; NULL: there are none yet */
-  rv_landing_round landing;  /* of its servers' connections */
+  rv_buf *spare_block;                  /* one block of an rv_output, kept for the next */
+  rv_spares *spares;                    /* for large messages, and what writers put large rows into */
+  rv_arena_maps *arena_maps;            /* of servers, by its clients' connections; NULL: there are none yet */
+  char takes_none[RV_ADDRESS_TEXT_MAX]; /* the address where a server was last asked in vain to take descriptors */
+  rv_landing_round landing;             /* of its servers' connections */
   rv_task watch_spares;
   rv_timer trim_spares;
   rv_crew *crew;                   /* NULL: nobody has needed it */

@@ -1,9 +1,11 @@
 #include "net/ring_transport.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/linux.h"
@@ -254,11 +256,32 @@ static bool is_one_of_us(int fd)
 
 /* ---- a client's question ---- */
 
-int rv_rings_ask(int fd, rv_arena *arena)
+/* A server in a PID namespace of its own, as in a container, sees no process outside it, so it trusts none and takes nothing that it lends. */
+static bool sees_this_process(int fd)
 {
-  int memory = arena != NULL && is_one_of_us(fd) ? rv_arena_file(arena) : -1;
+#ifdef RV_LINUX
+  struct ucred peer = {.pid = 0};
+  socklen_t length = sizeof peer;
+  struct stat own, servers;
+  char path[48];
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  snprintf(path, sizeof path, "/proc/%ld/ns/pid", (long)peer.pid);
+  if (stat("/proc/self/ns/pid", &own) != 0 || stat(path, &servers) != 0) return true; /* it shows itself */
+  return own.st_dev == servers.st_dev && own.st_ino == servers.st_ino;
+#else
+  (void)fd;
+  return false;
+#endif
+}
+
+int rv_rings_ask(int fd, rv_arena *arena, bool *told)
+{
+  int memory = arena != NULL && is_one_of_us(fd) && sees_this_process(fd) ? rv_arena_file(arena) : -1;
   ssize_t n = send_with(fd, QUESTION, sizeof QUESTION, &memory, memory >= 0 ? 1 : 0);
-  return n == (ssize_t)sizeof QUESTION ? 0 : n < 0 ? errno : EIO;
+  int error = n == (ssize_t)sizeof QUESTION ? 0 : n < 0 ? errno : EIO;
+  *told = error == 0 && memory >= 0;
+  if (error == EPERM && !rv_socket_may_refuse_descriptors(fd)) error = EOPNOTSUPP; /* as a security module says */
+  return error;
 }
 
 rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_arena_maps *maps, rv_rings *out)

@@ -24,9 +24,10 @@ typedef struct rv_ring_host {
 typedef enum rv_rings_answer { RV_RINGS_GIVEN, RV_RINGS_DECLINED, RV_RINGS_UNKNOWN } rv_rings_answer;
 
 /* A client's, on a socket that is just connected: 0, or an errno. EPERM: the server takes no descriptors yet, for it has not seen who comes; it is to be
- * asked again soon. `arena`: what it will lend, if the server is its own user's; NULL: nothing. */
-int rv_rings_ask(int fd, rv_arena *arena);
-/* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them, and lends what was told by the question. What
+ * asked again soon, or without `arena`: what the client will lend, if the server is its own user's, and sees it; NULL: nothing. *told: it is known now.
+ * EOPNOTSUPP: none can be sent here at all; it is to be asked without. */
+int rv_rings_ask(int fd, rv_arena *arena, bool *told);
+/* What the server says to it, when the socket is readable; with RV_RINGS_GIVEN `out` has them, and lends `arena`, that was told by the question. What
  * the server lends, and the blocks that it gives, are mapped by `maps` (NULL: it is to do neither). */
 rv_rings_answer rv_rings_answer_read(int fd, rv_arena *arena, rv_arena_maps *maps, rv_rings *out);
 

@@ -62,8 +62,9 @@ static rv_rings_answer take_answer(raw_peer *peer, rv_arena *arena)
 static rv_rings_answer ask_and_lend(raw_peer *peer, const socket_place *place, rv_arena *arena)
 {
   int error;
+  bool told;
   *peer = (raw_peer){.fd = place_connect(place)};
-  while ((error = rv_rings_ask(peer->fd, arena)) == EPERM) usleep(1000); /* it is not let in yet */
+  while ((error = rv_rings_ask(peer->fd, arena, &told)) == EPERM) usleep(1000); /* it is not let in yet */
   assert_int_equal(error, 0);
   return take_answer(peer, arena);
 }

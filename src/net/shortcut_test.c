@@ -463,7 +463,8 @@ static void take_all_rings(const echo_server *server, int fd[RV_MOST_RINGS])
     rv_rings rings = {.map = NULL};
     fd[i] = rv_shortcut_connect(&at);
     assert_true(fd[i] >= 0);
-    assert_int_equal(rv_rings_ask(fd[i], NULL), 0);
+    bool told;
+    assert_int_equal(rv_rings_ask(fd[i], NULL, &told), 0);
     assert_int_equal(poll(&(struct pollfd){.fd = fd[i], .events = POLLIN}, 1, 30000), 1);
     assert_int_equal(rv_rings_answer_read(fd[i], NULL, NULL, &rings), RV_RINGS_GIVEN);
     rv_rings_unmap(&rings);

@@ -281,6 +281,18 @@ void rv_socket_let_send_descriptors(int fd, bool let)
 #endif
 }
 
+bool rv_socket_may_refuse_descriptors(int fd)
+{
+#ifdef SO_PASSRIGHTS
+  int let;
+  socklen_t size = sizeof let;
+  return getsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &let, &size) == 0;
+#else
+  (void)fd;
+  return false;
+#endif
+}
+
 bool rv_socket_is_unix(int fd)
 {
   struct sockaddr_storage name;

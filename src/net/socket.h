@@ -45,6 +45,8 @@ bool rv_socket_is_unix(int fd);
  * else has chosen may last as long as he likes (SO_LINGER, FUSE). Who connects to a socket that listens finds it so from the beginning; he is told
  * EPERM. Linux before 6.16 takes all. */
 void rv_socket_let_send_descriptors(int fd, bool let);
+/* Whether this system lets a unix socket refuse them. */
+bool rv_socket_may_refuse_descriptors(int fd);
 /* The peer's name into `out`; of a unix socket's client, at the server, who it is and the name that it came to:
  * "unix:process 4711 of user 1000 to /path". Visible ASCII. */
 void rv_socket_peer(int fd, char out[RV_PEER_MAX]);

@@ -12,7 +12,7 @@ case "${1:-}" in --help | -h) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 
 # Of what only Linux has: memory that processes share, what is moved through it, and guests. journal_file_test counts
 # writes past the cache, which is not used where the kind of a file system is not known.
-linux_only="^(arena_map_test|arena_test|spares_arena_test|chunk_test|journal_file_test|echo_test|flow_test|gapped_test|landing_calls_test"
+linux_only="^(arena_map_test|arena_test|spares_arena_test|chunk_test|descriptors_refused_test|journal_file_test|echo_test|flow_test|gapped_test|landing_calls_test"
 linux_only+="|landing_round_test|landing_test|place_test|ring_landing_test|ring_lending_test|ring_test|ring_transport_test|shortcut_test|guest_test"
 linux_only+="|insert_stream_guest_test|insert_stream_places_test|insert_stream_visit_test)$"
 
