@@ -1,5 +1,5 @@
 /* The server's side: listeners on the first loop hand accepted sockets to all loops in turn. Stopping closes the listeners, lets
- * every loop drain its connections, and waits until none is left. */
+ * every loop drain its connections, and waits until none is left. Which connections there may be is admission.h's. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,26 +9,13 @@
 
 #include "base/env.h"
 #include "base/error.h"
-#include "base/log_budget.h"
-#include "base/map.h"
+#include "net/admission.h"
 #include "net/listener.h"
 #include "net/session.h"
 
-#ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0
-#endif
-
-enum {
-  SAY_MOST = 10,
-  SAY_MOST_OF_ALL = 50,
-  ACCEPT_TURN = 1024,
-  MAX_THREADS = 256,
-  DEFAULT_THREADS_MAX = 8,
-  DEFAULT_CONNECTIONS = 65536
-};
+enum { ACCEPT_TURN = 1024, MAX_THREADS = 256, DEFAULT_THREADS_MAX = 8 };
 #define ACCEPT_PAUSE_NS INT64_C(100000000)
 #define MINUTE_NS INT64_C(60000000000)
-#define OUT_OF_MEMORY "the server is out of memory"
 
 typedef struct io_thread {
   rv_grpc_server *server;
@@ -46,21 +33,12 @@ typedef struct watch {
   int fd;
 } watch;
 
-/* A line that is written when a bound is met, and again once there had been room meanwhile, or a minute later: not for each who is refused, and
- * not for each time where many come and go. */
-typedef struct said {
-  bool now;
-  int64_t at_ns;
-  uint64_t machine; /* that it was about */
-  rv_log_budget budget;
-} said;
-
 struct rv_grpc_server {
   rv_env env;
   bool (*on_call)(void *context, rv_call *call, const char *path, const rv_call_events **events, void **user);
   void (*on_minute)(void *context);
   void *context;
-  size_t max_message_bytes, max_connections, max_per_machine, max_streams;
+  size_t max_message_bytes, max_streams;
   int64_t peer_timeout_ms;
   rv_tls *tls; /* NULL: none */
   io_thread *io;
@@ -72,8 +50,7 @@ struct rv_grpc_server {
   rv_timer accept_again; /* when files have run out */
   rv_timer minute;       /* runs while it listens */
   bool listens;
-  said full, machine_full; /* the first loop's */
-  atomic_size_t connections;
+  rv_admission admission; /* its connections are let in by the first loop */
   rv_ring_host rings;
   rv_half_messages half;
   int64_t drain_ms;
@@ -81,70 +58,9 @@ struct rv_grpc_server {
   rv_mutex lock; /* guards what follows */
   rv_cond drained;
   size_t draining;
-  rv_log_budget failures;   /* lines about connections that could not be had, for want of files or memory, */
-  rv_log_budget handshakes; /* and about those whose ends did not agree on TLS: one that tries again and again hides no other */
-  rv_map machines;          /* connections of each (rv_socket_peer_machine) */
 };
 
 /* ---- connections ---- */
-
-typedef enum counted { COUNTED, TOO_MANY, NO_MEMORY } counted;
-
-static bool may_say(rv_grpc_server *server, said *what)
-{
-  int64_t now = rv_monotonic_ns(&server->env);
-  char more[RV_LOG_MORE]; /* of no use: how often the bound was met says nothing */
-  if (what->now && now - what->at_ns < MINUTE_NS) return false;
-  if (!rv_log_budget_take(&what->budget, 0, now, more)) return false;
-  what->now = true;
-  what->at_ns = now;
-  return true;
-}
-
-/* A line that this machine has caused; 0: it matters to none whose it is. */
-static bool may_log(rv_grpc_server *server, rv_log_budget *budget, uint64_t machine, char more[RV_LOG_MORE])
-{
-  int64_t now = rv_monotonic_ns(&server->env);
-  rv_mutex_lock(&server->lock);
-  bool may = rv_log_budget_take(budget, machine, now, more);
-  rv_mutex_unlock(&server->lock);
-  return may;
-}
-
-/* An eighth is free: one that comes and goes at the bound would fill the log. */
-static bool has_room(size_t count, size_t most)
-{
-  return count <= most - (most + 7) / 8;
-}
-
-/* One more of that machine, unless it has as many as it may. */
-static counted count_in(rv_grpc_server *server, uint64_t machine)
-{
-  if (machine == 0) return COUNTED;
-  rv_mutex_lock(&server->lock);
-  uint32_t *count = rv_map_get(&server->machines, machine);
-  counted result = COUNTED;
-  if (count != NULL && *count >= server->max_per_machine)
-    result = TOO_MANY;
-  else if (count == NULL && rv_map_put(&server->machines, machine, 0) != RV_OK)
-    result = NO_MEMORY;
-  if (result == COUNTED) {
-    count = rv_map_get(&server->machines, machine);
-    if (has_room(++*count, server->max_per_machine) && server->machine_full.machine == machine) server->machine_full.now = false;
-  }
-  rv_mutex_unlock(&server->lock);
-  return result;
-}
-
-static void count_out(rv_grpc_server *server, uint64_t machine)
-{
-  atomic_fetch_sub(&server->connections, 1);
-  if (machine == 0) return;
-  rv_mutex_lock(&server->lock);
-  uint32_t *count = rv_map_get(&server->machines, machine);
-  if (count != NULL && --*count == 0) rv_map_remove(&server->machines, machine);
-  rv_mutex_unlock(&server->lock);
-}
 
 static bool on_request(void *owner, rv_call *call, const char *path, const rv_call_events **events, void **user)
 {
@@ -166,7 +82,7 @@ static void note_drained(io_thread *io)
 static void log_end(rv_grpc_server *server, const rv_session *session, const char *message)
 {
   char more[RV_LOG_MORE];
-  if (session->transport.disagreed && may_log(server, &server->handshakes, session->machine, more))
+  if (session->transport.disagreed && rv_admission_may_log_handshake(&server->admission, session->machine, more))
     rv_log(&server->env, RV_LOG_WARNING, "a TLS handshake failed: %s%s", message, more);
   else
     rv_log(&server->env, RV_LOG_DEBUG, "connection from %s ended: %s", session->peer, message);
@@ -177,7 +93,7 @@ static void on_gone(void *owner, rv_session *session, bool ready, const char *me
   (void)ready;
   io_thread *io = owner;
   log_end(io->server, session, message);
-  count_out(io->server, session->machine);
+  rv_admission_end(&io->server->admission, session->machine);
   note_drained(io);
 }
 
@@ -201,72 +117,15 @@ static void adopt(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
   rv_error error;
   if (rv_session_new(&config, fd, &session, &error) != RV_OK) {
     char more[RV_LOG_MORE];
-    if (may_log(server, &server->failures, 0, more))
+    if (rv_admission_may_log_failure(&server->admission, more))
       rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: %s%s", error.message, more);
-    count_out(io->server, machine);
+    rv_admission_end(&io->server->admission, machine);
     return;
   }
   rv_list_push_back(&io->sessions, &session->owner_link);
 }
 
 /* ---- accepting ---- */
-
-/* Empty SETTINGS, then GOAWAY(ENHANCE_YOUR_CALM) with a reason: what a client that is one too many gets. */
-static void turn_away(int fd, bool encrypted, const char *reason)
-{
-  uint8_t frames[128] = "\0\0\0\x04\0\0\0\0\0"
-                        "\0\0\0\x07\0\0\0\0\0"
-                        "\0\0\0\0\0\0\0\x0b";
-  const size_t head = 26, size = strlen(reason);
-  frames[11] = (uint8_t)(8 + size);
-  memcpy(frames + head, reason, size);
-  ssize_t sent = encrypted ? 0 : send(fd, frames, head + size, MSG_NOSIGNAL); /* in a handshake it would make no sense */
-  (void)sent;
-  close(fd);
-}
-
-static void log_machine_full(rv_grpc_server *server, uint64_t machine, int fd)
-{
-  if (!may_say(server, &server->machine_full)) return;
-  server->machine_full.machine = machine;
-  char peer[RV_PEER_MAX];
-  rv_socket_peer(fd, peer);
-  rv_log(&server->env, RV_LOG_WARNING,
-         "%zu connections of one address are open, and more of %s are refused; raise max_connections_per_address",
-         server->max_per_machine, peer);
-}
-
-static void log_no_memory(rv_grpc_server *server)
-{
-  char more[RV_LOG_MORE];
-  if (may_log(server, &server->failures, 0, more))
-    rv_log(&server->env, RV_LOG_ERROR, "a connection was refused: out of memory%s", more);
-}
-
-/* One more connection; false: it was turned away. */
-static bool let_in(rv_grpc_server *server, int fd, uint64_t machine, bool encrypted)
-{
-  size_t before = atomic_fetch_add(&server->connections, 1);
-  if (before >= server->max_connections) {
-    atomic_fetch_sub(&server->connections, 1);
-    if (may_say(server, &server->full))
-      rv_log(&server->env, RV_LOG_WARNING, "%zu connections are open, and more are refused; raise max_connections",
-             server->max_connections);
-    turn_away(fd, encrypted, "too many connections");
-    return false;
-  }
-  if (has_room(before + 1, server->max_connections)) server->full.now = false;
-  counted result = count_in(server, machine);
-  if (result == COUNTED) return true;
-  atomic_fetch_sub(&server->connections, 1);
-  if (result == TOO_MANY)
-    log_machine_full(server, machine, fd);
-  else
-    log_no_memory(server);
-  turn_away(fd, encrypted,
-            result == TOO_MANY ? "too many connections from this address (max_connections_per_address)" : OUT_OF_MEMORY);
-  return false;
-}
 
 typedef struct hand_over {
   rv_task task;
@@ -291,9 +150,7 @@ static void give(io_thread *io, int fd, uint64_t machine, rv_tls *tls)
   }
   hand_over *over = malloc(sizeof *over);
   if (over == NULL) {
-    count_out(io->server, machine);
-    log_no_memory(io->server);
-    turn_away(fd, tls != NULL, OUT_OF_MEMORY);
+    rv_admission_fail(&io->server->admission, fd, machine, tls != NULL);
     return;
   }
   over->io = io;
@@ -315,7 +172,7 @@ static void accept_failed(rv_grpc_server *server, int error)
 {
   if (error == EAGAIN || error == EWOULDBLOCK || error == ECONNABORTED) return;
   char more[RV_LOG_MORE];
-  if (may_log(server, &server->failures, 0, more))
+  if (rv_admission_may_log_failure(&server->admission, more))
     rv_log(&server->env, RV_LOG_WARNING, "a connection could not be accepted: %s%s%s", strerror(error),
            error == EMFILE || error == ENFILE ? "; raise the limit of open files (ulimit -n)" : "", more);
   /* The socket stays readable: without a pause the loop would spin. */
@@ -323,23 +180,11 @@ static void accept_failed(rv_grpc_server *server, int error)
   rv_timer_start(&server->accept_again, rv_monotonic_ns(&server->env) + ACCEPT_PAUSE_NS);
 }
 
-static void tell_failures(rv_grpc_server *server)
-{
-  int64_t now = rv_monotonic_ns(&server->env);
-  rv_mutex_lock(&server->lock);
-  size_t failures = rv_log_budget_settle(&server->failures, now), handshakes = rv_log_budget_settle(&server->handshakes, now);
-  rv_mutex_unlock(&server->lock);
-  if (failures > 0)
-    rv_log(&server->env, RV_LOG_WARNING, "of tries to accept connections %zu more failed that are not in the log", failures);
-  if (handshakes > 0)
-    rv_log(&server->env, RV_LOG_WARNING, "of TLS handshakes %zu more failed that are not in the log", handshakes);
-}
-
 static void on_minute(rv_timer *timer)
 {
   rv_grpc_server *server = RV_CONTAINER(timer, rv_grpc_server, minute);
   rv_timer_start(timer, rv_monotonic_ns(&server->env) + MINUTE_NS);
-  tell_failures(server);
+  rv_admission_tell(&server->admission);
   rv_landing_host_look(&server->rings.landing);
   if (server->on_minute != NULL) server->on_minute(server->context);
 }
@@ -357,7 +202,7 @@ static void on_listening(uv_poll_t *poll, int status, int events)
       return;
     }
     uint64_t machine = watched->machine != 0 ? watched->machine : rv_socket_peer_machine(fd);
-    if (!let_in(server, fd, machine, watched->tls != NULL)) continue;
+    if (!rv_admission_begin(&server->admission, fd, machine, watched->tls != NULL)) continue;
     give(&server->io[server->next_io++ % server->num_io], fd, machine, watched->tls);
   }
 }
@@ -491,7 +336,7 @@ void rv_grpc_server_free(rv_grpc_server *server)
   rv_landing_host_fini(&server->rings.landing);
   rv_arena_unref(server->rings.arena);
   rv_arena_maps_unref(server->rings.maps);
-  rv_map_fini(&server->machines);
+  rv_admission_fini(&server->admission);
   free(server->watching);
   free(server->listener);
   free(server->io);
@@ -596,18 +441,12 @@ rv_code rv_grpc_server_new(const rv_grpc_server_config *config, rv_grpc_server *
   server->on_minute = config->on_minute;
   server->context = config->context;
   server->max_message_bytes = config->max_message_bytes > 0 ? config->max_message_bytes : RV_DEFAULT_MAX_MESSAGE;
-  server->max_connections = config->max_connections > 0 ? config->max_connections : DEFAULT_CONNECTIONS;
-  server->max_per_machine = config->max_connections_per_address > 0 ? config->max_connections_per_address
-                                                                    : server->max_connections - server->max_connections / 10;
   server->max_streams = config->max_streams_per_connection;
   server->peer_timeout_ms = config->peer_timeout_ms;
   server->tls = config->tls != NULL ? rv_tls_ref(config->tls) : NULL;
-  server->full.budget = server->machine_full.budget = (rv_log_budget){.most = SAY_MOST, .period_ns = MINUTE_NS};
-  server->handshakes = (rv_log_budget){.most = SAY_MOST_OF_ALL, .most_each = SAY_MOST, .period_ns = MINUTE_NS};
-  server->failures = (rv_log_budget){.most = 1, .period_ns = MINUTE_NS};
   rv_mutex_init(&server->lock, RV_RANK_WAIT, "gRPC server");
   rv_cond_init(&server->drained);
-  rv_map_init(&server->machines, rv_entropy64(&server->env));
+  rv_admission_init(&server->admission, &server->env, config->max_connections, config->max_connections_per_address);
   rv_landing_host_init(&server->rings.landing);
   server->rings.maps = rv_arena_maps_new(0); /* none of them is written to */
   rv_socket_raise_limit();
