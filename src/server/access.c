@@ -55,6 +55,11 @@ static rv_code check_identity(const rv_access *access, const rv_identity *identi
   if (identity->token == NULL && identity->certificate_name == NULL)
     return rv_fail(err, RV_INVALID_ARGUMENT, "identity \"%.100s\" has neither a token nor a certificate_name; give one",
                    identity->name);
+  if (identity->certificate_name != NULL && identity->certificate_name[0] == '\0')
+    return rv_fail(
+        err, RV_INVALID_ARGUMENT,
+        "the certificate_name of identity \"%.100s\" is empty, so that no certificate has it; give one, or leave it out",
+        identity->name);
   if (identity->token != NULL && strlen(identity->token) < TOKEN_MIN)
     return rv_fail(err, RV_INVALID_ARGUMENT,
                    "the token of identity \"%.100s\" is too short to be secret; use at least %d characters", identity->name,

@@ -224,6 +224,7 @@ def test_a_check_does_not_listen(tmp_path):
             4,
             ["identities[1]: ", "the same certificate_name"],
         ),
+        ("tables: [{name: t}]\nidentities: [{name: a, certificate_name: ''}]\n", 2, ["identities[0]: ", "is empty, so that no"]),
     ],
 )
 def test_a_wrong_configuration_is_told_with_its_place(tmp_path, config, line, words):
