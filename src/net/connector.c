@@ -80,6 +80,8 @@ static const char *advice(const rv_connector *connector, int error)
   if (error == ECONNREFUSED && connector->address.is_unix)
     return "nobody listens on this socket any more; is the server running?";
   if (error == ECONNREFUSED) return "no server listens there; is the port right?";
+  if (error == EACCES && connector->address.is_unix)
+    return "this user may not write to the socket, whose mode follows the server's umask, or not enter its directory";
   if (error == ENOENT) return "there is no such socket file; is the server running?";
   if (error == ETIMEDOUT) return "nothing answers there; is the host right, and does a firewall let you through?";
   if (error == EHOSTUNREACH || error == ENETUNREACH) return "there is no route to this host; is the host right?";

@@ -3,6 +3,7 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -156,6 +157,20 @@ static void a_server_that_is_not_there_is_unavailable_and_says_why(void **state)
   close(held);
   one_failed_call("unix:/tmp/reverie-no-such-socket", "no such socket file");
   one_failed_call("no-such-host.invalid:1", "cannot resolve the host");
+}
+
+static void who_may_not_connect_to_a_socket_is_told_what_lets_him(void **state)
+{
+  (void)state;
+  char directory[] = "/tmp/reverie-net-XXXXXX", address[64];
+  assert_non_null(mkdtemp(directory));
+  assert_int_equal(chmod(directory, 0), 0);
+  snprintf(address, sizeof address, "unix:%s/socket", directory);
+  const bool is_root = geteuid() == 0;
+  if (is_root) assert_int_equal(seteuid(12345), 0);
+  one_failed_call(address, "Permission denied (this user may not write to the socket, whose mode follows the server's umask");
+  if (is_root) assert_int_equal(seteuid(0), 0);
+  rmdir(directory);
 }
 
 /* A call is told that its server, which answers with these bytes and no more, is unavailable, and this of why. */
@@ -573,6 +588,7 @@ int main(void)
       cmocka_unit_test(an_address_that_cannot_be_listened_on_is_said_so),
       cmocka_unit_test(a_unix_socket_works_and_its_file_goes_with_the_server),
       cmocka_unit_test(a_server_that_is_not_there_is_unavailable_and_says_why),
+      cmocka_unit_test(who_may_not_connect_to_a_socket_is_told_what_lets_him),
       cmocka_unit_test(what_is_no_grpc_server_is_said_so),
       cmocka_unit_test(why_a_server_closes_the_connection_is_told_without_control_characters),
       cmocka_unit_test(a_call_that_waits_for_ready_gets_through_when_the_server_comes),
