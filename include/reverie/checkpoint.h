@@ -67,8 +67,8 @@ typedef struct rv_checkpoint_watch {
   bool (*go_on)(void *context, const rv_checkpoint_progress *progress);
   void *context;
   /* For restoring (rv_journal_recover, too): the spill that the store gets before anything is loaded into it, so that what is more than its memory_limit has
-   * room. NULL: none; a spill that is begun later finds all of it in memory. *spilled is the caller's to free, as rv_spill_new's; NULL after an
-   * error, which may be rv_spill_new's. */
+   * room. NULL: none; a spill that is begun later finds all of it in memory. *spilled, which is to be given then, is the caller's to free, as
+   * rv_spill_new's; NULL after an error, which may be rv_spill_new's. */
   const rv_spill_config *spill;
   rv_spill **spilled;
 } rv_checkpoint_watch;

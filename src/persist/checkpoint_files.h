@@ -76,6 +76,8 @@ rv_code rv_checkpoint_ask(const rv_checkpoint_watch *watch, const rv_checkpoint_
 
 /* ---- for restoring (checkpoint_spill.c) ---- */
 
+/* First: nothing is begun yet. RV_INVALID_ARGUMENT: a spill is wanted, but not where it goes. */
+rv_code rv_checkpoint_expect_spill(const rv_checkpoint_watch *watch, rv_error *err);
 /* The store is empty: it gets its spill, if one is wanted, in place of that which a store had before that came to nothing. */
 rv_code rv_checkpoint_begin_spill(const rv_checkpoint_watch *watch, rv_store *store, rv_error *err);
 void rv_checkpoint_drop_spill(const rv_checkpoint_watch *watch);

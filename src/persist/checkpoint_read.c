@@ -312,7 +312,9 @@ static rv_code restore_item(loading *work, rv_table *table, const rv_wire_item *
 {
   rv_restored_item restored = {
       .key = item->key, .priority = item->priority, .times_sampled = item->times_sampled, .inserted_at_ns = item->inserted_at_ns};
+  rv_memory_begin_claiming(rv_store_memory(work->store));
   rv_code code = trajectory_of(work, item, old, &restored.trajectory, err);
+  rv_memory_end_claiming(rv_store_memory(work->store));
   if (work->chunks_code != RV_OK) return rv_error_copy(err, &work->chunks_error); /* rather than that it is not there */
   if (code != RV_OK) return code;
   code = rv_table_restore_item(table, &restored, item->naming, err);

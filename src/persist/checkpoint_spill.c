@@ -1,6 +1,7 @@
 /* More data than memory comes from the disk, too: where a store is restored its spill takes what there is no room for meanwhile. */
 #include <time.h>
 
+#include "base/error.h"
 #include "persist/checkpoint_files.h"
 #include "store/memory.h"
 #include "store/store.h"
@@ -10,6 +11,16 @@ enum { LOOK_NS = 1000000 };
 static bool is_wanted(const rv_checkpoint_watch *watch)
 {
   return watch != NULL && watch->size >= sizeof *watch && watch->spill != NULL;
+}
+
+rv_code rv_checkpoint_expect_spill(const rv_checkpoint_watch *watch, rv_error *err)
+{
+  if (!is_wanted(watch)) return RV_OK;
+  if (watch->spilled == NULL)
+    return rv_fail(err, RV_INVALID_ARGUMENT,
+                   "a spill is asked for, but not where it goes: give rv_checkpoint_watch.spilled, too");
+  *watch->spilled = NULL;
+  return RV_OK;
 }
 
 void rv_checkpoint_drop_spill(const rv_checkpoint_watch *watch)

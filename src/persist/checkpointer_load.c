@@ -168,7 +168,8 @@ rv_code rv_checkpointer_load(rv_checkpointer *checkpointer, const rv_store_confi
                     .for_journal = for_journal};
   *out = NULL;
   if (loaded != NULL) *loaded = NULL;
-  rv_code code = rv_checkpointer_check_root(checkpointer->path, err);
+  rv_code code = rv_checkpoint_expect_spill(watch, err);
+  if (code == RV_OK) code = rv_checkpointer_check_root(checkpointer->path, err);
   if (code == RV_OK && !for_journal) /* a journal's start has waited before it looked which is the newest */
     code = rv_checkpoint_await_writers(checkpointer->path, &checkpointer->env, watch, err);
   if (code != RV_OK) return code;

@@ -537,7 +537,9 @@ rv_code rv_journal_recover_with(const rv_journal_config *config, const rv_files 
 {
   recovery work = {.files = files, .checkpointer = checkpointer, .watch = watch};
   rv_journal *opened = NULL;
-  rv_code code = begin(&work, config, store_config, err);
+  rv_code code = rv_checkpoint_expect_spill(watch, err);
+  if (code != RV_OK) return code;
+  code = begin(&work, config, store_config, err);
   if (code == RV_OK) code = restore(&work, store_config, err);
   if (code == RV_OK) say_empty(&work);
   if (code == RV_OK) code = open_journal(&work, files, &opened, err);

@@ -9,6 +9,7 @@
 #include "persist/joined_episodes.h"
 #include "store/chunk_parts.h"
 #include "store/cold.h"
+#include "store/memory.h"
 #include "store/replay.h"
 #include "wire/chunk_forms.h"
 #include "wire/messages.h"
@@ -286,8 +287,10 @@ static rv_code insert(rv_journal_replay *replay, rv_table *table, const rv_wire_
   rv_restored_item restored = {
       .key = item->key, .priority = item->priority, .times_sampled = item->times_sampled, .inserted_at_ns = item->inserted_at_ns};
   if (replay->lossy) rv_table_replay_delete(table, item->key); /* that one with its key went is lost: its rows are others */
+  rv_memory_begin_claiming(rv_store_memory(replay->store));
   rv_code code =
       rv_wire_item_trajectory(item, rv_store_layouts(replay->store), NULL, find_chunk, replay, &restored.trajectory, err);
+  rv_memory_end_claiming(rv_store_memory(replay->store));
   if (code != RV_OK && code != RV_RESOURCE_EXHAUSTED && replay->lossy) {
     replay->counts.lost_items++;
     return RV_OK;

@@ -29,7 +29,6 @@ struct rv_chunk {
   atomic_uint_least64_t held; /* where the first table that holds it finds its hold (holds.c); 0: none does */
   atomic_uint more_holds;     /* other tables that hold it */
   atomic_uint num_sparse;     /* of all these: those for which it is mostly dead */
-  atomic_uint kept;           /* references of those who only know it by its key (rv_chunk_keep) */
   rv_chunk_column *columns;
   _Atomic(rv_memory *) account; /* where its bytes are counted; NULL: nowhere yet */
   atomic_size_t counted;
@@ -37,6 +36,7 @@ struct rv_chunk {
   atomic_uint_least64_t logged; /* the mark of a log of chunks (persist/chunk_log.c); 0: none */
   rv_chunk_meta meta;           /* a segment's last_step and sparse change: read and written with __atomic */
   int32_t *steps;      /* of each row, -1: unknown; only where rows were moved here from other chunks (compact.c), else NULL */
+  atomic_uint kept;    /* references of those who only know it by its key (rv_chunk_keep) */
   atomic_uint written; /* so many rows, of an encoded one 1, stand in a file or stood once (persist/chunk_log.c) */
 };
 
@@ -59,7 +59,8 @@ void rv_chunk_ref_many(rv_chunk *chunk, size_t n);
 void rv_chunk_unref_many(rv_chunk *chunk, size_t n);
 /* False: it was the last reference, and is the caller's still, who drops it where freeing rows takes nobody's time. */
 bool rv_chunk_unref_unless_last(rv_chunk *chunk);
-/* A reference from which none of its bytes is read, until it is let go: it may move meanwhile (cold.h). */
+/* A reference of whoever loads a store, from which none of its bytes is read: it may move meanwhile (cold.h). Other references are made of it only
+ * between rv_memory_begin_claiming and the end of that. */
 void rv_chunk_keep(rv_chunk *chunk);
 void rv_chunk_end_keeping(rv_chunk *chunk);
 /* How many tables hold it; others' may come and go meanwhile. */

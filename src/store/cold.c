@@ -208,12 +208,17 @@ static bool are_idle(const rv_cold *cold, rv_hold *const *holds, size_t n)
 
 typedef enum rv_moving { MOVED, STAYS, LATER } rv_moving;
 
-/* What is the caller's to free is *old. LATER: somebody is in one of the other tables. */
+/* What is the caller's to free is *old. LATER: somebody is in one of the other tables, or just loads an item. */
 static rv_moving move_one(rv_turn *turn, const rv_cold *cold, rv_moved *old)
 {
   *old = (rv_moved){.buf = cold->place == NULL ? NULL : &cold->place->buf};
   if (cold->place == NULL) return STAYS;
   if (!lock_others(cold)) return LATER;
+  const bool kept = atomic_load(&cold->chunk->kept) > 0;
+  if (kept && !rv_memory_try_moving(turn->table->memory)) {
+    unlock_others(cold);
+    return LATER;
+  }
   rv_table *tables[RV_COLD_OTHERS + 1];
   rv_hold *holds[RV_COLD_OTHERS + 1];
   const size_t n = find_holds(turn->table, cold, tables, holds);
@@ -230,6 +235,7 @@ static rv_moving move_one(rv_turn *turn, const rv_cold *cold, rv_moved *old)
       rv_books_note_spilled(&tables[i]->books, holds[i]);
     }
   }
+  if (kept) rv_memory_end_claiming(turn->table->memory);
   unlock_others(cold);
   return moves ? MOVED : STAYS;
 }

@@ -1,5 +1,6 @@
 #include "store/memory.h"
 
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ rv_code rv_memory_new(size_t limit, rv_memory **out, rv_error *err)
   atomic_init(&memory->spill_fault, 0);
   atomic_init(&memory->all_spilled, false);
   atomic_init(&memory->told_lost, false);
+  atomic_init(&memory->claimed, 0);
   atomic_init(&memory->spilled, 0);
   atomic_init(&memory->ask_ahead, 0);
   atomic_init(&memory->writers, 0);
@@ -155,4 +157,9 @@ void rv_memory_explain(const rv_memory *memory, char *out, size_t capacity)
   explain_spill(memory, spill, sizeof spill);
   snprintf(out, capacity, "waits for memory (%.1f of %.1f %s used%s)", (double)rv_memory_used(memory) / in, (double)limit / in,
            unit, spill);
+}
+
+void rv_memory_begin_claiming(rv_memory *memory)
+{
+  for (int nobody = 0; !atomic_compare_exchange_weak(&memory->claimed, &nobody, RV_CLAIMED_BY_LOADER); nobody = 0) sched_yield();
 }

@@ -31,6 +31,7 @@ typedef struct rv_memory {
   atomic_int spill_fault;         /* errno of what keeps them from it; 0: nothing does */
   atomic_bool all_spilled;        /* memory was short, and nothing found that may move there */
   atomic_bool told_lost;          /* the log was told that chunks cannot be read there (compact.c) */
+  atomic_int claimed;             /* by whom: see rv_memory_begin_claiming; 0: nobody */
   atomic_uint ask_ahead;          /* batches whose rows are asked for before they are read from the spill's file (gather.c) */
   atomic_size_t spilled;          /* bytes that lie there: not in `bytes` */
   atomic_size_t writers;          /* of this process: each fills segments of its own */
@@ -101,6 +102,21 @@ static inline void rv_memory_give_spill(rv_memory *memory)
 static inline bool rv_memory_spills(const rv_memory *memory)
 {
   return atomic_load_explicit(&memory->spills, memory_order_relaxed);
+}
+
+/* Chunks that are kept (rv_chunk_keep) are not moved while references are made of those; whoever does that waits for a move, which is short, and nobody for
+ * him. */
+enum { RV_CLAIMED_BY_LOADER = 1, RV_CLAIMED_BY_MOVER };
+void rv_memory_begin_claiming(rv_memory *memory);
+/* False: not now. */
+static inline bool rv_memory_try_moving(rv_memory *memory)
+{
+  int nobody = 0;
+  return atomic_compare_exchange_strong(&memory->claimed, &nobody, RV_CLAIMED_BY_MOVER);
+}
+static inline void rv_memory_end_claiming(rv_memory *memory) /* or moving */
+{
+  atomic_store(&memory->claimed, 0);
 }
 
 /* Is it short, and makes somebody room? */

@@ -24,13 +24,12 @@ typedef struct rv_segment {
   size_t row_bytes; /* of all columns */
   size_t data_bytes, books_bytes;
   uint8_t *data;
-  const size_t *offsets; /* in the data, of each column's first row */
-  rv_buf *spare;         /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
-  bool for_once;         /* the spare is not used again */
-  bool by_rows;          /* see interleaved_below */
-  bool is_joined;        /* see joined.h */
-  uint32_t kept;         /* rv_joined_keep */
-  string_block *arena;   /* the writer's */
+  rv_buf *spare;       /* whose bytes the data are: a loop's, or where it has moved (cold.h); NULL: they are its own */
+  bool for_once;       /* the spare is not used again */
+  bool by_rows;        /* see interleaved_below */
+  bool is_joined;      /* see joined.h */
+  uint32_t kept;       /* rv_joined_keep */
+  string_block *arena; /* the writer's */
   atomic_size_t arena_bytes;
 } rv_segment;
 
@@ -41,6 +40,13 @@ static rv_segment *segment_of(rv_chunk *chunk)
 static const rv_segment *segment_of_const(const rv_chunk *chunk)
 {
   return (const rv_segment *)chunk;
+}
+
+/* In the data, of each column's first row: the last of its books. */
+static const size_t *offsets_of(const rv_segment *segment)
+{
+  const uint8_t *end = (const uint8_t *)segment + segment->books_bytes;
+  return (const size_t *)(const void *)end - segment->chunk.num_columns;
 }
 
 static size_t alignment_of(rv_dtype dtype)
@@ -179,7 +185,6 @@ rv_code rv_segment_new_from(const rv_spec *columns, size_t num_columns, size_t c
   segment->is_joined = false;
   segment->kept = 0;
   segment->books_bytes = books;
-  segment->offsets = offsets;
   segment->arena = NULL;
   atomic_init(&segment->arena_bytes, 0);
   code = describe_columns(chunk, columns, shapes, err);
@@ -277,7 +282,7 @@ const rv_cold_place *rv_segment_place(const rv_chunk *chunk)
 const uint8_t *rv_segment_rows_there(const rv_chunk *chunk, size_t column)
 {
   const rv_segment *segment = segment_of_const(chunk);
-  return segment->data + segment->offsets[column];
+  return segment->data + offsets_of(segment)[column];
 }
 
 bool rv_segment_reuse(rv_chunk *chunk, const rv_chunk_meta *meta)

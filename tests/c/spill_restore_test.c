@@ -191,12 +191,28 @@ static void a_spill_that_cannot_be_is_the_starts_error_and_no_checkpoints_fault(
   end(&p);
 }
 
+static void a_spill_without_a_place_for_it_is_refused(void **state)
+{
+  (void)state;
+  place p;
+  rv_error err;
+  begin(&p);
+  const rv_table_config table = rv_table_config_default("t", 10);
+  const rv_store_config config = {.size = sizeof config, .tables = &table, .num_tables = 1, .memory_limit = LIMIT};
+  const rv_spill_config spill = {.size = sizeof spill, .path = p.disk};
+  const rv_checkpoint_watch watch = {.size = sizeof watch, .spill = &spill};
+  assert_code(rv_checkpointer_restore(p.checkpointer, &config, &watch, &p.store, NULL, &err), RV_INVALID_ARGUMENT);
+  assert_says("rv_checkpoint_watch.spilled");
+  end(&p);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_was_saved_with_a_spill_is_restored_with_one),
       cmocka_unit_test(what_a_journal_has_of_it_is_made_again_with_one),
       cmocka_unit_test(a_spill_that_cannot_be_is_the_starts_error_and_no_checkpoints_fault),
+      cmocka_unit_test(a_spill_without_a_place_for_it_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
