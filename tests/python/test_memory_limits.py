@@ -309,7 +309,9 @@ def test_rows_that_the_spills_disk_does_not_give_back_are_data_loss(tmp_path, wh
             client.add("t", row(number))
         until(lambda: is_at_rest(client))
         os.truncate(spill_file(tmp_path), 0)
-        with pytest.raises(reverie.errors.DataLossError, match=f'item .* cannot be read back from the spill.s file in "{tmp_path}"'):
+        with pytest.raises(
+            reverie.errors.DataLossError, match=f'item .* cannot be read back from the spill.s file in "{tmp_path}"'
+        ):
             client.sample_batch("t", 256)
         with pytest.raises(reverie.errors.DataLossError, match="delete the item"):
             for sample in client.sample("t", num_samples=256, emit_timesteps=False):
