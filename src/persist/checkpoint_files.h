@@ -76,7 +76,7 @@ rv_code rv_checkpoint_ask(const rv_checkpoint_watch *watch, const rv_checkpoint_
 
 /* ---- for restoring (checkpoint_spill.c) ---- */
 
-/* First: nothing is begun yet. RV_INVALID_ARGUMENT: a spill is wanted, but not where it goes. */
+/* First: nothing is begun yet. An error where a spill is wanted that could not be (rv_spill_check), or not where it goes (RV_INVALID_ARGUMENT). */
 rv_code rv_checkpoint_expect_spill(const rv_checkpoint_watch *watch, rv_error *err);
 /* The store is empty: it gets its spill, if one is wanted, in place of that which a store had before that came to nothing. */
 rv_code rv_checkpoint_begin_spill(const rv_checkpoint_watch *watch, rv_store *store, rv_error *err);

@@ -20,7 +20,7 @@ rv_code rv_checkpoint_expect_spill(const rv_checkpoint_watch *watch, rv_error *e
     return rv_fail(err, RV_INVALID_ARGUMENT,
                    "a spill is asked for, but not where it goes: give rv_checkpoint_watch.spilled, too");
   *watch->spilled = NULL;
-  return RV_OK;
+  return rv_spill_check(watch->spill, err);
 }
 
 void rv_checkpoint_drop_spill(const rv_checkpoint_watch *watch)
