@@ -11,20 +11,8 @@
 #include "base/error.h"
 #include "persist/checkpoint_dir.h"
 #include "persist/dir_names.h"
+#include "persist/read_at.h"
 #include "persist/record_file.h"
-
-static rv_code read_at(int file, void *out, size_t size, off_t offset, size_t *got)
-{
-  *got = 0;
-  while (*got < size) {
-    ssize_t n = pread(file, (uint8_t *)out + *got, size - *got, offset + (off_t)*got);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return RV_UNKNOWN;
-    if (n == 0) break;
-    *got += (size_t)n;
-  }
-  return RV_OK;
-}
 
 /* ---- one segment ---- */
 
@@ -45,7 +33,7 @@ static rv_code load(const char *dir, uint64_t number, uint64_t bytes, rv_segment
     code = rv_fail_memory(err, bytes);
   } else {
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 || read_at(file, out->data, bytes, 0, &out->size) != RV_OK) code = rv_fail_system(err, errno, "read", path);
+    if (file < 0 || rv_read_at(file, out->data, bytes, 0, &out->size) != 0) code = rv_fail_system(err, errno, "read", path);
     if (file >= 0) close(file);
   }
   free(path);
@@ -117,7 +105,7 @@ static rv_code read_entry(const char *dir, const char *name, rv_segment_entry *e
   size_t got = 0;
   int file = open(path, O_RDONLY | O_CLOEXEC);
   rv_code code = RV_OK;
-  if (file < 0 || fstat(file, &info) != 0 || read_at(file, header, sizeof header, 0, &got) != RV_OK)
+  if (file < 0 || fstat(file, &info) != 0 || rv_read_at(file, header, sizeof header, 0, &got) != 0)
     code = rv_fail_system(err, errno, "read", path);
   if (file >= 0) close(file);
   free(path);

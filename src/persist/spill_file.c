@@ -18,6 +18,7 @@
 #include "persist/file_cache.h"
 #include "persist/files.h"
 #include "persist/ranges.h"
+#include "persist/read_at.h"
 
 enum { ALIGNMENT = RV_RANGE_UNIT };
 #ifndef MADV_POPULATE_READ
@@ -229,14 +230,9 @@ int rv_spill_file_settle(rv_spill_file *file)
 static int read_place(const rv_cold_place *cold, const uint8_t *from, void *to, size_t size)
 {
   const rv_spill_file *file = ((const place *)(const void *)cold)->file;
-  for (size_t at = 0; at < size;) {
-    ssize_t n = pread(file->fd, (uint8_t *)to + at, size - at, (off_t)((size_t)(from - file->base) + at));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    if (n == 0) return EIO; /* the file is shorter than it was */
-    at += (size_t)n;
-  }
-  return 0;
+  size_t got;
+  const int error = rv_read_at(file->fd, to, size, (off_t)(from - file->base), &got);
+  return error == 0 && got < size ? EIO : error; /* the file is shorter than it was */
 }
 
 /* A system that cannot do it without a read has its pages read when they are looked at. */
