@@ -8,6 +8,7 @@
 #include "persist/item_record.h"
 #include "persist/record_file.h"
 #include "persist/table_record.h"
+#include "store/memory.h"
 #include "store/store.h"
 
 enum {
@@ -33,6 +34,7 @@ struct saving {
   rv_checkpoint_progress progress; /* as told last */
   rv_snapshot **snapshots;         /* one a table */
   size_t num_snapshots;
+  bool spills; /* some chunks may lie in a file */
   rv_record_writer *items;
   rv_record_writer *chunks;   /* of all chunks; NULL where there are increments */
   rv_chunk_log *log, *of_all; /* the one to use; its own */
@@ -183,7 +185,7 @@ static rv_code write_items(saving *work, size_t number, rv_error *err)
     rv_code code = rv_snapshot_next(snapshot, &items, &count, err);
     if (code != RV_OK || count == 0) return code;
     rv_buf *const *records = rv_snapshot_records(snapshot);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; work->spills && i < count; i++)
       if (records[i] == NULL) rv_item_record_ask(work->log, &items[i]);
     for (size_t i = 0; i < count; i++) {
       size_t ahead = i + PREFETCH_AHEAD;
@@ -225,6 +227,7 @@ rv_code rv_checkpoint_write(const rv_checkpoint_target *target, rv_store *store,
                  .files = target->files,
                  .increments = target->increments,
                  .watch = target->watch,
+                 .spills = rv_memory_spills(rv_store_memory(store)),
                  .progress = {.size = sizeof work.progress}};
   rv_writer_buf_init(&work.record);
   rv_code code = open_file(&work, RV_ITEMS_FILE, rv_checkpoint_items_level(work.level), &work.items, err);

@@ -174,9 +174,9 @@ void rv_chunk_log_prefetch(const rv_chunk_log *log, const rv_chunk *chunk)
 
 void rv_chunk_log_ask(const rv_chunk_log *log, rv_chunk *chunk)
 {
-  const uint64_t mark = atomic_load_explicit(&chunk->logged, memory_order_relaxed);
-  const bool is_marked = log->mark != 0 && mark == log->mark;
-  if (rv_chunk_is_spilled(chunk) && !is_marked && find_number(log, chunk) == RV_LOG_NONE) rv_chunk_ask_for_all(chunk);
+  if (!rv_chunk_is_spilled(chunk)) return;
+  const bool is_marked = log->mark != 0 && atomic_load_explicit(&chunk->logged, memory_order_relaxed) == log->mark;
+  if (!is_marked && find_number(log, chunk) == RV_LOG_NONE) rv_chunk_ask_for_all(chunk);
 }
 
 /* *is_new: nothing of it is written. Valid until the next. */
