@@ -32,7 +32,7 @@ def quick() -> Options:
     return Options(
         payloads=("400B", "40kB"),
         operations=("insert", "iterate", "batch"),
-        clients=(2, 32),
+        clients=(2,),
         rounds=1,
         variants=False,
         pace=Pace(0.4, 0.2, 2.0, 2, 4.0),
